@@ -1,0 +1,168 @@
+"""CapsNet, its narrow form, and the one way to build any network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastrcaps_search.capsnet.decoder import CapsuleDecoder
+from fastrcaps_search.capsnet.layers import (
+    CLASS_SIZE,
+    CLASSES,
+    KERNEL,
+    POSITIONS,
+    ClassCapsules,
+    PrimaryCapsules,
+)
+from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.loss import (
+    Losses,
+    count_correct,
+    margin_loss,
+    reconstruction_loss,
+)
+from fastrcaps_search.capsnet.routing import safe_length
+from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+
+
+class Width(NamedTuple):
+    """Size of a CapsNet: channels of the first convolution, types of primary capsules."""
+
+    channels: int
+    types: int
+
+
+WIDTHS = {
+    Network.CAPSNET: Width(channels=256, types=32),  # Sabour et al. 2017, section 4
+    Network.CAPSNET_NARROW: Width(channels=64, types=8),
+}
+
+
+class CapsNetOutput(NamedTuple):
+    """What one forward pass gives.
+
+    Attributes:
+        lengths: Class-capsule lengths [B, 10], the longest names the class.
+        capsules: Class capsules [B, 10, 16].
+        reconstructions: [B, 784] in (0, 1).
+    """
+
+    lengths: Tensor
+    capsules: Tensor
+    reconstructions: Tensor
+
+
+class CapsNet(nn.Module):
+    """Capsule network with dynamic routing and a reconstruction decoder (Sabour et al. 2017).
+
+    Args:
+        width: Channels and capsule types.
+        decoder: What the decoder reads.
+        weight_sharing: One class-capsule matrix per type at all positions.
+        routing_gradient: Which routing iterations the gradient flows through.
+    """
+
+    def __init__(
+        self,
+        width: Width,
+        *,
+        decoder: Decoder,
+        weight_sharing: bool,
+        routing_gradient: RoutingGradient = RoutingGradient.FULL,
+    ) -> None:
+        super().__init__()
+        self.types = width.types
+        self.convolution = nn.Conv2d(1, width.channels, KERNEL)
+        self.primary_capsules = PrimaryCapsules(width.channels, types=width.types)
+        self.class_capsules = ClassCapsules(
+            width.types, weight_sharing=weight_sharing, routing_gradient=routing_gradient
+        )
+        self.decoder = CapsuleDecoder(decoder, classes=CLASSES, capsule_size=CLASS_SIZE)
+
+    @property
+    def coupling_coefficients(self) -> int:
+        """Coupling coefficients of one image: one per primary capsule and class."""
+        return self.types * POSITIONS * CLASSES
+
+    def capsules(self, images: Tensor) -> Tensor:
+        """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
+        features = F.relu(self.convolution(images))
+        capsules: Tensor = self.class_capsules(self.primary_capsules(features))
+        return capsules
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:
+        """Lengths, capsules and reconstructions.
+
+        The decoder reads the capsule of the label in training mode where labels are given, and
+        the longest capsule in every other case; in evaluation mode labels change nothing.
+
+        Args:
+            images: [B, 1, 28, 28] in [0, 1].
+            labels: int64 [B].
+        """
+        capsules = self.capsules(images)
+        lengths = safe_length(capsules, dim=2)
+        by_label = self.training and labels is not None
+        chosen = labels if by_label and labels is not None else lengths.detach().argmax(1)
+        return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
+
+    def classify(self, images: Tensor) -> Tensor:
+        """Class-capsule lengths [B, 10] of images [B, 1, 28, 28]; the decoder does not run."""
+        return safe_length(self.capsules(images), dim=2)
+
+    def loss(self, images: Tensor, labels: Tensor) -> Losses:
+        """Margin and reconstruction loss of images [B, 1, 28, 28] with int64 labels [B]."""
+        output = self.forward(images, labels)
+        classification = margin_loss(output.lengths, labels)
+        reconstruction = reconstruction_loss(output.reconstructions, images)
+        return Losses(
+            total=classification + reconstruction,
+            classification=classification,
+            reconstruction=reconstruction,
+            correct=count_correct(output.lengths, labels),
+        )
+
+
+def build_network(
+    network: Network,
+    *,
+    decoder: Decoder | None,
+    weight_sharing: bool | None,
+    routing_gradient: RoutingGradient = RoutingGradient.FULL,
+) -> CapsNet | LeNet5:
+    """A new network, its initial weights drawn from torch's global generator.
+
+    Args:
+        network: Which one.
+        decoder: What the decoder reads; None for LeNet5 and only there.
+        weight_sharing: Whether class-capsule weights are shared; None for LeNet5 and only there.
+        routing_gradient: Which routing iterations the gradient flows through; LeNet5 has none.
+
+    Raises:
+        ValueError: ``decoder`` or ``weight_sharing`` missing for a CapsNet or given for LeNet5.
+    """
+    if network is Network.LENET5:
+        if decoder is not None or weight_sharing is not None:
+            raise ValueError(
+                f"{network} takes no decoder and no weight_sharing, got decoder={decoder!r} and "
+                f"weight_sharing={weight_sharing!r}; pass None for both"
+            )
+        return LeNet5()
+    if decoder is None or weight_sharing is None:
+        raise ValueError(
+            f"{network} needs a decoder and weight_sharing, got decoder={decoder!r} and "
+            f"weight_sharing={weight_sharing!r}; pass a Decoder and a bool"
+        )
+    return CapsNet(
+        WIDTHS[network],
+        decoder=decoder,
+        weight_sharing=weight_sharing,
+        routing_gradient=routing_gradient,
+    )
+
+
+def learned_parameters(network: nn.Module) -> int:
+    """Number of parameters that training changes."""
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)

@@ -1,0 +1,1 @@
+"""What is asked: objectives, space, trial parameters and study definitions."""

@@ -1,0 +1,101 @@
+"""Checks that turn what a study file holds into typed values, or say what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from fastrcaps_search.errors import DefinitionError
+
+Word = TypeVar("Word", bound=StrEnum)
+Item = TypeVar("Item")
+
+
+def shown(value: object, *, limit: int = 80) -> str:
+    """``value`` as a study file would write it, shortened to one line."""
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, str):
+        text = '"' + value.replace("\n", " ") + '"'
+    elif isinstance(value, list | tuple):
+        text = "[" + ", ".join(shown(item) for item in value) + "]"
+    else:
+        text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def listed(words: Iterable[object]) -> str:
+    """``a, b or c``."""
+    texts = [str(word) for word in words]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
+
+
+def integer(value: object, key: str, *, low: int, high: int) -> int:
+    """A whole number from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise DefinitionError(
+            f"must be a whole number from {low} to {high}, got {shown(value)}", key=key
+        )
+    return value
+
+
+def number(value: object, key: str, *, above: float, high: float) -> float:
+    """A finite number greater than ``above`` and at most ``high``."""
+    wrong = isinstance(value, bool) or not isinstance(value, int | float)
+    if wrong or not math.isfinite(value) or not above < value <= high:  # type: ignore[arg-type, operator]  # wrong is tested first
+        raise DefinitionError(
+            f"must be a number above {above:g} and at most {high:g}, got {shown(value)}", key=key
+        )
+    return float(value)  # type: ignore[arg-type]  # tested above
+
+
+def boolean(value: object, key: str) -> bool:
+    """``true`` or ``false``."""
+    if not isinstance(value, bool):
+        raise DefinitionError(f"must be true or false, got {shown(value)}", key=key)
+    return value
+
+
+def text(value: object, key: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise DefinitionError(f"must be a text in quotes, got {shown(value)}", key=key)
+    return value
+
+
+def choice(value: object, key: str, kind: type[Word]) -> Word:
+    """One word of a closed set."""
+    if isinstance(value, str) and value in list(kind):
+        return kind(value)
+    raise DefinitionError(f"must be {listed(kind)}, got {shown(value)}", key=key)
+
+
+def choices(value: object, key: str, one: Callable[[object, str], Item]) -> tuple[Item, ...]:
+    """A list of at least one value, none twice, each checked by ``one``."""
+    if not isinstance(value, list | tuple):
+        raise DefinitionError(f"must be a list such as [...], got {shown(value)}", key=key)
+    if not value:
+        raise DefinitionError("must offer at least one choice, got []", key=key)
+    found = tuple(one(item, key) for item in value)
+    if len(set(found)) != len(found):
+        raise DefinitionError(f"must not repeat a choice, got {shown(value)}", key=key)
+    return found
+
+
+def known_keys(table: dict[str, Any], allowed: Iterable[str], *, prefix: str = "") -> None:
+    """Refuse the first key that is not allowed, naming all that are."""
+    allowed = list(allowed)
+    for key in table:
+        if key not in allowed:
+            raise DefinitionError(
+                f"unknown key; allowed are {', '.join(allowed)}", key=f"{prefix}{key}"
+            )
+
+
+def table(value: object, key: str) -> dict[str, Any]:
+    """A TOML table."""
+    if not isinstance(value, dict):
+        raise DefinitionError(f"must be a table [{key}], got {shown(value)}", key=key)
+    return value

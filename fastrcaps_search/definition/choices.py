@@ -1,0 +1,82 @@
+"""The closed sets that a study chooses from. Each value is the word used in study files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Network(StrEnum):
+    """Networks that can be trained."""
+
+    CAPSNET = "capsnet"
+    CAPSNET_NARROW = "capsnet-narrow"
+    LENET5 = "lenet5"
+
+    @property
+    def has_capsules(self) -> bool:
+        """Whether the decoder and weight-sharing parameters apply."""
+        return self is not Network.LENET5
+
+
+class DataSet(StrEnum):
+    """Data sets of 28x28 images in ten classes."""
+
+    MNIST = "mnist"
+    FASHION_MNIST = "fashion-mnist"
+    MNIST_MINI = "mnist-mini"
+
+
+class LrPolicy(StrEnum):
+    """Learning-rate policies (design section 3; FasTrCaps section III)."""
+
+    FIXED = "fixed"
+    EXPONENTIAL_DECAY = "exponential_decay"
+    ONE_CYCLE = "one_cycle"
+    WARM_RESTARTS = "warm_restarts"
+    WARM_ADABATCH = "warm_adabatch"
+    POLYNOMIAL_RESTARTS = "polynomial_restarts"
+
+    @property
+    def uses_lr_min(self) -> bool:
+        """Whether the policy has a lower learning rate at all."""
+        return self not in (LrPolicy.FIXED, LrPolicy.EXPONENTIAL_DECAY)
+
+
+class BatchPolicy(StrEnum):
+    """Batch-size policies; WarmAdaBatch fixes its own."""
+
+    CONSTANT = "constant"
+    ADABATCH = "adabatch"
+
+
+class Decoder(StrEnum):
+    """Decoder input: all ten class capsules masked (10x16), or the chosen one alone (1x16)."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+
+
+class EvaluateOn(StrEnum):
+    """Split that gives a trial's accuracy: a search never looks at the test set."""
+
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the training step."""
+
+    FP32 = "fp32"
+
+
+class EarlyStopping(StrEnum):
+    """Rule that ends a run before its last epoch."""
+
+    OFF = "off"
+
+
+class RoutingGradient(StrEnum):
+    """Through which routing iterations the gradient flows."""
+
+    FULL = "full"
+    LAST = "last"

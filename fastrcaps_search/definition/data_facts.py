@@ -1,0 +1,81 @@
+"""What is known of each data set before a file is opened: sizes, file names, checksums."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from fastrcaps_search.definition.choices import DataSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IMAGE_SIDE = 28
+"""Height and width of an image, in pixels."""
+
+CLASSES = 10
+"""Classes in each data set; labels are 0 to 9."""
+
+
+class _Sizes(NamedTuple):
+    """Numbers of images."""
+
+    train: int
+    validation: int
+    test: int
+
+
+_LARGE = _Sizes(train=60_000, validation=5_000, test=10_000)
+_SIZES = {
+    DataSet.MNIST: _LARGE,
+    DataSet.FASHION_MNIST: _LARGE,
+    DataSet.MNIST_MINI: _Sizes(train=4_500, validation=500, test=500),
+}
+
+
+def train_size(data_set: DataSet) -> int:
+    """Return the number of training images, those of the validation split among them."""
+    return _SIZES[data_set].train
+
+
+def validation_size(data_set: DataSet) -> int:
+    """Return how many of the training images, the last ones, form the validation split."""
+    return _SIZES[data_set].validation
+
+
+def test_size(data_set: DataSet) -> int:
+    """Return the number of test images."""
+    return _SIZES[data_set].test
+
+
+TRAIN_IMAGES = "train-images-idx3-ubyte"
+TRAIN_LABELS = "train-labels-idx1-ubyte"
+TEST_IMAGES = "t10k-images-idx3-ubyte"
+TEST_LABELS = "t10k-labels-idx1-ubyte"
+
+FILE_NAMES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
+"""The four IDX files of each large set, without ``.gz``. Both sets use the same names."""
+
+# SHA-256 of the decompressed files, made with `gzip -dc FILE.gz | sha256sum` from the real data
+# and compared with the sums that other projects publish for the original files. Compressed copies
+# of the same content differ from one archive to the next, so theirs would say nothing.
+CHECKSUMS: Mapping[DataSet, Mapping[str, str]] = MappingProxyType(
+    {
+        DataSet.MNIST: MappingProxyType(
+            {
+                TRAIN_IMAGES: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                TRAIN_LABELS: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+                TEST_IMAGES: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+                TEST_LABELS: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            }
+        ),
+        DataSet.FASHION_MNIST: MappingProxyType(
+            {
+                TRAIN_IMAGES: "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+                TRAIN_LABELS: "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+                TEST_IMAGES: "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+                TEST_LABELS: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            }
+        ),
+    }
+)

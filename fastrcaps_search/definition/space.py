@@ -1,0 +1,144 @@
+"""The space of a search: which values each parameter may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fastrcaps_search.definition import checks
+from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.parameters import PARAMETER_CHECKS, TrialParameters
+from fastrcaps_search.errors import DefinitionError
+
+RATES = ("lr_max", "lr_min")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Choices of a search.
+
+    Attributes:
+        lr_policy: Learning-rate policies.
+        batch_policy: Batch-size policies.
+        adabatch_exponent: Values of P.
+        decoder: Decoders; empty for a network without capsules.
+        weight_sharing: Weight sharing; empty for a network without capsules.
+        lr_max: Range of the highest learning rate (log scale), or ``None`` where fixed.
+        lr_min: Range of the lowest learning rate (log scale), or ``None`` where fixed.
+        batch_size: Sizes of a constant batch, or ``None`` where fixed.
+    """
+
+    lr_policy: tuple[LrPolicy, ...]
+    batch_policy: tuple[BatchPolicy, ...]
+    adabatch_exponent: tuple[int, ...]
+    decoder: tuple[Decoder, ...] = ()
+    weight_sharing: tuple[bool, ...] = ()
+    lr_max: tuple[float, float] | None = None
+    lr_min: tuple[float, float] | None = None
+    batch_size: tuple[int, ...] | None = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the configurations can be counted."""
+        return self.lr_max is None and self.lr_min is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values of the keys that are set."""
+        values = {name: getattr(self, name) for name in PARAMETER_CHECKS}
+        return {
+            key: [item if isinstance(item, bool | int | float) else str(item) for item in value]
+            for key, value in values.items()
+            if value
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Space:
+        """A checked space from the ``[space]`` table of a study file.
+
+        Raises:
+            DefinitionError: An unknown key, an empty list, a value outside its range.
+        """
+        checks.known_keys(dict(values), PARAMETER_CHECKS, prefix="space.")
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            full = f"space.{key}"
+            found[key] = (
+                _range(value, full) if key in RATES else _choices(value, full, PARAMETER_CHECKS[key])
+            )
+        for key in ("lr_policy", "batch_policy", "adabatch_exponent"):
+            found.setdefault(key, DEFAULTS[key])
+        return cls(**found)
+
+    def _capsule_choices(self) -> Iterator[tuple[Decoder | None, bool | None]]:
+        yield from product(self.decoder or (None,), self.weight_sharing or (None,))
+
+    def parameters(
+        self, *, grows: bool, rates: Mapping[str, float] | None = None
+    ) -> Iterator[TrialParameters]:
+        """Every assignment of the discrete parameters, in a fixed order.
+
+        Args:
+            grows: Whether a boundary remains below the last epoch, so that P matters.
+            rates: The rates where the space varies them; those a policy does not use are left out.
+        """
+        rates = rates or {}
+        exponents: tuple[int | None, ...] = self.adabatch_exponent if grows else (None,)
+        for lr_policy in self.lr_policy:
+            used = {k: v for k, v in rates.items() if k == "lr_max" or lr_policy.uses_lr_min}
+            for decoder, sharing in self._capsule_choices():
+                common = {"decoder": decoder, "weight_sharing": sharing, **used}
+                if lr_policy is LrPolicy.WARM_ADABATCH:
+                    for exponent in exponents:
+                        yield _make(lr_policy, None, exponent, None, common)
+                    continue
+                if BatchPolicy.CONSTANT in self.batch_policy:
+                    for size in self.batch_size or (None,):
+                        yield _make(lr_policy, BatchPolicy.CONSTANT, None, size, common)
+                if BatchPolicy.ADABATCH in self.batch_policy:
+                    for exponent in exponents:
+                        yield _make(lr_policy, BatchPolicy.ADABATCH, exponent, None, common)
+
+
+def _make(
+    lr_policy: LrPolicy,
+    batch_policy: BatchPolicy | None,
+    exponent: int | None,
+    size: int | None,
+    common: dict[str, Any],
+) -> TrialParameters:
+    return TrialParameters(
+        lr_policy=lr_policy,
+        batch_policy=batch_policy,
+        adabatch_exponent=exponent,
+        batch_size=size,
+        **common,
+    )
+
+
+def _choices(value: object, key: str, one: Any) -> tuple[Any, ...]:
+    return checks.choices(value, key, one)
+
+
+def _range(value: object, key: str) -> tuple[float, float]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise DefinitionError(
+            f"must be a range [lowest, highest], got {checks.shown(value)}", key=key
+        )
+    low, high = (PARAMETER_CHECKS[key.removeprefix("space.")](item, key) for item in value)
+    if low >= high:
+        raise DefinitionError(
+            f"must rise from lowest to highest, got {checks.shown(value)}", key=key
+        )
+    return low, high
+
+
+DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "lr_policy": tuple(p for p in LrPolicy if p is not LrPolicy.POLYNOMIAL_RESTARTS),
+    "batch_policy": tuple(BatchPolicy),
+    "adabatch_exponent": (2, 3, 4, 5, 6, 7),
+    "decoder": tuple(Decoder),
+    "weight_sharing": (False, True),
+}
+"""Choices of the shipped ``mnist`` study, used for keys that a study file leaves out."""

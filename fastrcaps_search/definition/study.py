@@ -1,0 +1,312 @@
+"""A study's definition: frozen, checked when built, the same text for the same meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fastrcaps_search.definition import checks, data_facts
+from fastrcaps_search.definition.choices import (
+    BatchPolicy,
+    DataSet,
+    EarlyStopping,
+    EvaluateOn,
+    LrPolicy,
+    Network,
+    Precision,
+    RoutingGradient,
+)
+from fastrcaps_search.definition.parameters import (
+    LARGEST_BATCH,
+    LARGEST_RATE,
+    TrialParameters,
+)
+from fastrcaps_search.definition.space import DEFAULTS, Space
+from fastrcaps_search.errors import DefinitionError
+
+NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+LARGEST_EPOCHS = 10_000
+LARGEST_RUNS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyDefinition:
+    """What a study asks: network, data, protocol and space.
+
+    Attributes:
+        name: Name in the database and of its folders.
+        network: Network that every trial trains.
+        data_set: Images that every trial trains on.
+        epochs: Epochs of one run.
+        evaluate_on: Split that gives the accuracy.
+        runs_per_trial: Trainings per trial, with seeds 0, 1, ... above the study's seed.
+        batch_size: Size of a constant batch, and the unit of a schedule's step.
+        boundaries: Last epoch of batch 1, of 2^P and of 2^(P+1).
+        precision: Arithmetic of the training step.
+        early_stopping: Rule that ends a run early.
+        train_images: Only the first images of the training split; ``None`` for all.
+        shifts: Whether training images are shifted by up to 2 pixels each way.
+        lr_max: Highest learning rate (fixed rate, start of a decay).
+        lr_min: Lowest learning rate, where a policy uses one.
+        polynomial_power: Power of the polynomial restarts.
+        routing_gradient: Routing iterations that the gradient flows through.
+        space: The space of a search; ``None`` where the configurations are listed.
+        configurations: A fixed list instead of a search.
+
+    Raises:
+        DefinitionError: Something is impossible; the message names the key.
+    """
+
+    name: str
+    network: Network = Network.CAPSNET
+    data_set: DataSet = DataSet.MNIST
+    epochs: int = 30
+    evaluate_on: EvaluateOn = EvaluateOn.VALIDATION
+    runs_per_trial: int = 1
+    batch_size: int = 16
+    boundaries: tuple[int, ...] = (3, 8, 13)
+    precision: Precision = Precision.FP32
+    early_stopping: EarlyStopping = EarlyStopping.OFF
+    train_images: int | None = None
+    shifts: bool = True
+    lr_max: float = 1e-3
+    lr_min: float = 1e-4
+    polynomial_power: float = 2.0
+    routing_gradient: RoutingGradient = RoutingGradient.FULL
+    space: Space | None = None
+    configurations: tuple[TrialParameters, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.space is None) == (not self.configurations):
+            raise DefinitionError(
+                "must have either a [space] to search or a list of [[configuration]], "
+                f"got {'neither' if self.space is None else 'both'}"
+            )
+        if self.train_images is not None and self.train_images > self._whole_split:
+            raise DefinitionError(
+                f"must be at most the training split's {self._whole_split}, "
+                f"got {self.train_images}",
+                key="train_images",
+            )
+        if self.network is Network.LENET5 and self.routing_gradient is RoutingGradient.LAST:
+            raise DefinitionError("must be full: lenet5 has no routing", key="routing_gradient")
+        self._check_batch_sizes()
+        self._check_rates()
+        for place, parameters in self._listed():
+            self._check_listed(parameters, place)
+        self._check_space()
+
+    @property
+    def _whole_split(self) -> int:
+        size = data_facts.train_size(self.data_set)
+        if self.evaluate_on is EvaluateOn.VALIDATION:
+            size -= data_facts.validation_size(self.data_set)
+        return size
+
+    @property
+    def split_size(self) -> int:
+        """Training images per epoch."""
+        return self._whole_split if self.train_images is None else self.train_images
+
+    @property
+    def remaining_boundaries(self) -> tuple[int, ...]:
+        """The boundaries below the last epoch; the others never come."""
+        return tuple(boundary for boundary in self.boundaries if boundary < self.epochs)
+
+    def assignments(self, rates: Mapping[str, float] | None = None) -> Iterator[TrialParameters]:
+        """Every assignment of the discrete parameters, in a fixed order."""
+        if self.space is None:
+            yield from self.configurations
+        else:
+            yield from self.space.parameters(grows=bool(self.remaining_boundaries), rates=rates)
+
+    def _listed(self) -> Iterator[tuple[str, TrialParameters]]:
+        for index, parameters in enumerate(self.configurations, start=1):
+            yield f"configuration {index}", parameters
+
+    def _check_batch_sizes(self) -> None:
+        sizes = {"batch_size": (self.batch_size,)}
+        if self.space is not None and self.space.batch_size:
+            sizes["space.batch_size"] = self.space.batch_size
+        for key, values in sizes.items():
+            for value in values:
+                if value > self.split_size:
+                    raise DefinitionError(
+                        f"must be at most the {self.split_size} training images, got {value}",
+                        key=key,
+                    )
+
+    def _check_rates(self) -> None:
+        space = self.space
+        highest_min = space.lr_min[1] if space and space.lr_min else self.lr_min
+        lowest_max = space.lr_max[0] if space and space.lr_max else self.lr_max
+        uses_min = any(p.lr_policy.uses_lr_min for p in self.configurations) or (
+            space is not None and any(policy.uses_lr_min for policy in space.lr_policy)
+        )
+        if uses_min and highest_min >= lowest_max:
+            raise DefinitionError(
+                f"must be below lr_max ({lowest_max:g}), got {highest_min:g}",
+                key="space.lr_min" if space and space.lr_min else "lr_min",
+            )
+        if space and space.lr_min and not uses_min:
+            raise DefinitionError("no chosen lr_policy has a lower rate", key="space.lr_min")
+
+    def _check_space(self) -> None:
+        space = self.space
+        if space is None:
+            return
+        if not self.network.has_capsules:
+            for key in ("decoder", "weight_sharing"):
+                if getattr(space, key):
+                    raise DefinitionError(
+                        f"must be left out: {self.network} has no capsules", key=f"space.{key}"
+                    )
+        varies = space.batch_size is not None
+        if varies and BatchPolicy.CONSTANT not in space.batch_policy:
+            raise DefinitionError(
+                "needs the constant batch policy, which space.batch_policy leaves out",
+                key="space.batch_size",
+            )
+
+    def _check_listed(self, parameters: TrialParameters, place: str) -> None:
+        def refuse(key: str, message: str) -> None:
+            raise DefinitionError(message, key=f"{place}: {key}")
+
+        for key in ("decoder", "weight_sharing"):
+            given = getattr(parameters, key) is not None
+            if self.network.has_capsules != given:
+                refuse(key, f"must be {'left out' if given else 'given'} for {self.network}")
+        warm = parameters.lr_policy is LrPolicy.WARM_ADABATCH
+        if warm != (parameters.batch_policy is None):
+            refuse("batch_policy", "must be left out for warm_adabatch and given for any other")
+        needs = parameters.adapts_batch and bool(self.remaining_boundaries)
+        if needs != (parameters.adabatch_exponent is not None):
+            verb = "given where" if needs else "left out unless"
+            refuse("adabatch_exponent", f"must be {verb} the batch size adapts")
+        if parameters.batch_size is not None and parameters.adapts_batch:
+            refuse("batch_size", "must be left out where the batch size adapts")
+        if parameters.batch_size is not None and parameters.batch_size > self.split_size:
+            refuse("batch_size", f"must be at most the {self.split_size} training images")
+        if parameters.lr_min is not None and not parameters.lr_policy.uses_lr_min:
+            refuse("lr_min", f"must be left out: {parameters.lr_policy} has no lower rate")
+        low = self.lr_min if parameters.lr_min is None else parameters.lr_min
+        high = self.lr_max if parameters.lr_max is None else parameters.lr_max
+        if parameters.lr_policy.uses_lr_min and low >= high:
+            refuse("lr_min", f"must be below lr_max ({high:g}), got {low:g}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values of every key, in the order of a study file."""
+        values: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "space":
+                values["space"] = None if value is None else value.to_dict()
+            elif field.name == "configurations":
+                values["configuration"] = [item.to_dict() for item in value]
+            elif isinstance(value, tuple):
+                values[field.name] = list(value)
+            else:
+                values[field.name] = str(value) if type(value) not in PLAIN else value
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> StudyDefinition:
+        """A checked definition from TOML or JSON values.
+
+        Raises:
+            DefinitionError: With the key, what came and what is allowed.
+        """
+        given = {key: value for key, value in values.items() if value is not None}
+        checks.known_keys(given, STUDY_CHECKS)
+        if "name" not in given:
+            raise DefinitionError("must be given", key="name")
+        found = {key: STUDY_CHECKS[key](value, key) for key, value in given.items()}
+        listed = found.pop("configuration", ())
+        space = found.pop("space", None)
+        if space is None and not listed:
+            space = {}
+        return cls(
+            **found,
+            space=None if space is None else _space(space, found.get("network", Network.CAPSNET)),
+            configurations=listed,
+        )
+
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def _space(table: dict[str, Any], network: Network) -> Space:
+    """The space, with the shipped choices for the capsule parameters that are left out."""
+    if network.has_capsules:
+        for key in ("decoder", "weight_sharing"):
+            table = {key: list(DEFAULTS[key]), **table}
+    return Space.from_dict(table)
+
+
+def _name(value: object, key: str) -> str:
+    name = checks.text(value, key)
+    if not NAME_PATTERN.fullmatch(name):
+        raise DefinitionError(
+            "must be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or "
+            f"digit, got {checks.shown(name)}",
+            key=key,
+        )
+    return name
+
+
+def _boundaries(value: object, key: str) -> tuple[int, ...]:
+    found = checks.choices(
+        value, key, lambda item, k: checks.integer(item, k, low=1, high=LARGEST_EPOCHS)
+    )
+    if len(found) > 3 or list(found) != sorted(found):
+        raise DefinitionError(
+            f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
+        )
+    return found
+
+
+def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
+    if not isinstance(value, list) or not value:
+        raise DefinitionError(
+            f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
+        )
+    found = tuple(
+        TrialParameters.from_dict(checks.table(item, key), prefix=f"configuration {index}: ")
+        for index, item in enumerate(value, start=1)
+    )
+    if len(set(found)) != len(found):
+        raise DefinitionError("must not list a configuration twice", key=key)
+    return found
+
+
+def _whole(low: int, high: int) -> Callable[[object, str], int]:
+    return lambda value, key: checks.integer(value, key, low=low, high=high)
+
+
+def _above_zero(high: float) -> Callable[[object, str], float]:
+    return lambda value, key: checks.number(value, key, above=0.0, high=high)
+
+
+STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "network": lambda value, key: checks.choice(value, key, Network),
+    "data_set": lambda value, key: checks.choice(value, key, DataSet),
+    "epochs": _whole(1, LARGEST_EPOCHS),
+    "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
+    "runs_per_trial": _whole(1, LARGEST_RUNS),
+    "batch_size": _whole(1, LARGEST_BATCH),
+    "boundaries": _boundaries,
+    "precision": lambda value, key: checks.choice(value, key, Precision),
+    "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
+    "train_images": _whole(1, 10_000_000),
+    "shifts": checks.boolean,
+    "lr_max": _above_zero(LARGEST_RATE),
+    "lr_min": _above_zero(LARGEST_RATE),
+    "polynomial_power": _above_zero(10.0),
+    "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
+    "space": checks.table,
+    "configuration": _configurations,
+}
+"""Every key of a study file but ``extends``, with the check of its value."""

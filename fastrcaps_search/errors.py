@@ -1,0 +1,109 @@
+"""The errors that callers may catch.
+
+::
+
+    FastrcapsError                 root: one line, meant for a person
+    ├── UsageError                 a wrong flag, file or study definition (exit code 2)
+    │   ├── DefinitionError        a study file or definition that breaks a rule
+    │   └── StudyMismatchError     a stored study resumed with another definition
+    ├── DataError                  data missing, corrupt or short (exit code 1)
+    ├── StoreError                 the database cannot be used (exit code 1)
+    │   ├── StudyNotFoundError     the database has no such study (exit code 2)
+    │   └── LeaseLostError         another worker has taken the trial over
+    ├── SpaceError                 the disk or folder refuses what must be written (exit code 1)
+    ├── CheckpointError            a checkpoint that cannot be trusted or read (exit code 1)
+    ├── RunError                   the run stopped without meeting its budget (exit code 1)
+    ├── DivergedError              a non-finite loss; the trial fails
+    ├── NothingFitsError           nothing satisfies the criteria (exit code 3)
+    └── InterruptedRunError        stopped on request, state saved (exit code 130)
+
+Each message says what must hold, what came, and the next step, in one line.
+"""
+
+from __future__ import annotations
+
+
+class FastrcapsError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(FastrcapsError):
+    """A wrong flag, path or file: the user can mend it and try again."""
+
+    exit_code = 2
+
+
+class DefinitionError(UsageError):
+    """A study definition that breaks a rule.
+
+    Args:
+        message: What must hold and what came.
+        key: The key of the study file, dotted where nested (``space.decoder``).
+        file: The study file, where there is one.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None, file: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.key = key
+        self.file = file
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.file, self.key) if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class StudyMismatchError(UsageError):
+    """A stored study was resumed with another space, direction or protocol."""
+
+
+class DataError(FastrcapsError):
+    """Image data that is missing, corrupt or short."""
+
+
+class StoreError(FastrcapsError):
+    """The database cannot be opened, read or written."""
+
+
+class StudyNotFoundError(StoreError):
+    """The database holds no study of that name."""
+
+    exit_code = 2
+
+
+class LeaseLostError(StoreError):
+    """The trial's fencing token is no longer this worker's: nothing may be written."""
+
+
+class SpaceError(FastrcapsError):
+    """The disk is full or a folder cannot be written."""
+
+
+class CheckpointError(FastrcapsError):
+    """A checkpoint that is damaged or belongs to something else."""
+
+
+class RunError(FastrcapsError):
+    """A run that stopped before its budget was met."""
+
+
+class DivergedError(FastrcapsError):
+    """A loss or value became NaN or infinite."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"diverged at epoch {epoch}")
+        self.epoch = epoch
+
+
+class NothingFitsError(FastrcapsError):
+    """No trial satisfies the criteria."""
+
+    exit_code = 3
+
+
+class InterruptedRunError(FastrcapsError):
+    """Stopped by Ctrl-C or SIGTERM after the state was saved."""
+
+    exit_code = 130

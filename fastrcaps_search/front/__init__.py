@@ -1,0 +1,1 @@
+"""Arithmetic of fronts on plain arrays; everything here minimises."""

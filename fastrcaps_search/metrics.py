@@ -1,0 +1,101 @@
+"""What training emits and the store keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """Figures of one epoch of one run.
+
+    Attributes:
+        epoch: From 1.
+        batch_size: Size of its batches but the last, short one.
+        lr_start: Learning rate of its first step.
+        lr_end: Learning rate of its last step.
+        loss: Mean training loss per image.
+        classification_loss: Its margin (or cross-entropy) part.
+        reconstruction_loss: Its reconstruction part, already scaled.
+        training_accuracy: Fraction of training images right at the time of their step.
+        accuracy: Fraction right on the evaluation split after the epoch.
+        training_seconds: From its first step to the last device synchronisation.
+        evaluation_seconds: Of the evaluation, which is not part of training.
+        steps: Optimiser updates.
+        samples: Training images seen.
+    """
+
+    epoch: int
+    batch_size: int
+    lr_start: float
+    lr_end: float
+    loss: float
+    classification_loss: float
+    reconstruction_loss: float
+    training_accuracy: float
+    accuracy: float
+    training_seconds: float
+    evaluation_seconds: float
+    steps: int
+    samples: int
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether loss and accuracy are finite."""
+        return math.isfinite(self.loss) and math.isfinite(self.accuracy)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetting:
+    """How and where a run trains; equal settings on a CPU give equal bits.
+
+    Attributes:
+        device: Kind of device: ``cpu`` or ``cuda``.
+        device_name: Name of the processor or card.
+        torch_version: Version of torch.
+        precision: Arithmetic of the step.
+        threads: Threads of torch.
+        kernel: Choice of training kernels.
+    """
+
+    device: str
+    device_name: str
+    torch_version: str
+    precision: str
+    threads: int
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The three values of a run and the epoch that gave them.
+
+    Attributes:
+        accuracy: Best accuracy on the evaluation split.
+        training_seconds: Sum up to and including the best epoch.
+        parameters: Learned parameters.
+        best_epoch: The earliest epoch with that accuracy.
+    """
+
+    accuracy: float
+    training_seconds: float
+    parameters: int
+    best_epoch: int
+
+    @classmethod
+    def from_epochs(cls, epochs: Sequence[EpochMetrics], *, parameters: int) -> RunResult:
+        """Values of a run from all its epochs, in order.
+
+        Raises:
+            ValueError: No epochs.
+        """
+        best = max(epochs, key=lambda epoch: (epoch.accuracy, -epoch.epoch))
+        seconds = math.fsum(e.training_seconds for e in epochs if e.epoch <= best.epoch)
+        return cls(
+            accuracy=best.accuracy,
+            training_seconds=seconds,
+            parameters=parameters,
+            best_epoch=best.epoch,
+        )

@@ -1,0 +1,1 @@
+"""What is shown: one self-contained page per study."""

@@ -1,0 +1,142 @@
+"""The head of the page: progress, and under which protocol the values came to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastrcaps_search.definition import data_facts
+from fastrcaps_search.definition.choices import EvaluateOn
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.report import text
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.summary import StudySummary
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure of the head with what it is and what belongs to it."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A line of the protocol."""
+
+    label: str
+    value: str
+
+
+def tiles(summary: StudySummary, front: Sequence[TrialRecord]) -> tuple[Tile, ...]:
+    """Progress, the extremes of the front and its hypervolume."""
+    progress = Tile(
+        "trials finished", f"{summary.finished} of {summary.budget}", _progress(summary)
+    )
+    if summary.hypervolume is None:
+        return (progress,)
+    valued = [(trial, trial.values) for trial in front if trial.values is not None]
+
+    def extreme(label: str, low: bool, column: int, unit: str) -> Tile:
+        pick = min if low else max
+        end = pick(values.as_tuple()[column] for _, values in valued)
+        numbers = [trial.number for trial, values in valued if values.as_tuple()[column] == end]
+        return Tile(label, _shown(end, column) + unit, text.numbered("trial", numbers, limit=3))
+
+    return (
+        progress,
+        extreme("highest accuracy", False, 0, ""),
+        extreme("shortest training", True, 1, "\u00a0s"),
+        extreme("fewest parameters", True, 2, ""),
+        Tile(
+            "hypervolume", f"{summary.hypervolume:.3f}", f"{_plural(len(front))} on the front"
+        ),
+    )
+
+
+def protocol(
+    study: StudyRecord, summary: StudySummary, *, version: str
+) -> tuple[Fact, ...]:
+    """How the values came to be: split, epochs, devices, versions."""
+    definition = study.definition
+    found = {
+        "Accuracy": _evaluation(definition),
+        "Training": _training(definition),
+        "Learning rates": _learning_rates(definition),
+        "Batch sizes": _batch_sizes(definition),
+        "Seeds": f"from {study.seed}",
+        "Devices": text.listed(summary.devices),
+        "Workers per device": text.listed(summary.sharing),
+        "Versions": ", ".join(
+            [f"fastrcaps-search {version}", *(f"torch {found}" for found in summary.torch_versions)]
+        ),
+        "Hypervolume": _hypervolume(summary),
+    }
+    if summary.running and summary.eta_seconds:
+        found["Left"] = f"about {text.duration(summary.eta_seconds)}"
+    return tuple(Fact(key, value) for key, value in found.items() if value != text.NOTHING)
+
+
+def _shown(value: float, column: int) -> str:
+    return (text.percent, text.seconds, text.count)[column](value)
+
+
+def _plural(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
+
+
+def _progress(summary: StudySummary) -> str:
+    counts = {
+        "complete": summary.complete,
+        "stopped early": summary.stopped,
+        "failed": summary.failed,
+        "running": summary.running,
+    }
+    found = [f"{number} {state}" for state, number in counts.items() if number]
+    return ", ".join(found) or "none started yet"
+
+
+def _evaluation(definition: StudyDefinition) -> str:
+    if definition.evaluate_on is EvaluateOn.TEST:
+        split, size = "test set", data_facts.test_size(definition.data_set)
+    else:
+        split, size = "validation split", data_facts.validation_size(definition.data_set)
+    runs = definition.runs_per_trial
+    mean = f", mean over {runs} runs" if runs > 1 else ""
+    return f"highest over the epochs on the {split} ({size:,} images){mean}"
+
+
+def _training(definition: StudyDefinition) -> str:
+    runs = definition.runs_per_trial
+    shifts = ", shifted by up to 2 pixels" if definition.shifts else ""
+    return (
+        f"{definition.epochs} epochs of {definition.split_size:,} images{shifts}; "
+        f"{runs} run{'' if runs == 1 else 's'} per trial; {definition.precision}"
+    )
+
+
+def _learning_rates(definition: StudyDefinition) -> str:
+    space = definition.space
+    low = space.lr_min[0] if space and space.lr_min else definition.lr_min
+    high = space.lr_max[1] if space and space.lr_max else definition.lr_max
+    return f"{low:g} to {high:g}"
+
+
+def _batch_sizes(definition: StudyDefinition) -> str:
+    boundaries = definition.remaining_boundaries
+    grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
+    return f"{definition.batch_size} where constant; AdaBatch {grows}"
+
+
+def _hypervolume(summary: StudySummary) -> str:
+    if summary.reference_point is None or summary.hypervolume is None:
+        return text.NOTHING
+    reference = Values(**summary.reference_point)
+    return (
+        f"{summary.hypervolume:.3f} of the box from the most favourable value of each objective "
+        f"to the reference point ({text.percent(reference.accuracy)}, "
+        f"{text.seconds(reference.training_seconds)}\u00a0s, "
+        f"{text.count(round(reference.parameters))} parameters)"
+    )

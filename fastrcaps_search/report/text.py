@@ -1,0 +1,60 @@
+"""Numbers and lists as the page writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+NOTHING = "–"
+"""What a cell shows where there is no value."""
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction as ``97.40 %``, with a space that does not break."""
+    if fraction is None or not math.isfinite(fraction):
+        return NOTHING
+    return f"{100 * fraction:.2f}\u00a0%"
+
+
+def seconds(value: float | None) -> str:
+    """Seconds without the unit, with three digits or all those before the point."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    decimals = next((digits for limit, digits in ((10, 2), (1000, 1)) if value < limit), 0)
+    return f"{value:,.{decimals}f}"
+
+
+def count(value: float | None) -> str:
+    """A number of things, with thousands set apart."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def duration(value: float) -> str:
+    """Rough time for a person: ``40 s``, ``12 min``, ``3 h 20 min``."""
+    if value < 90:
+        return f"{value:.0f} s"
+    minutes = round(value / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def batches(sizes: Sequence[int]) -> str:
+    """Batch sizes of an epoch each as ``1 → 16 → 32``."""
+    return " → ".join(f"{size:,}" for size, _ in groupby(sizes))
+
+
+def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
+    """``trial 3``, ``trials 3, 7`` or ``trials 1, 2, 3, 4, 5, 6 and 9 more``."""
+    found = list(numbers)
+    shown = ", ".join(map(str, found[:limit]))
+    more = f" and {len(found) - limit} more" if len(found) > limit else ""
+    return f"{word}{'' if len(found) == 1 else 's'} {shown}{more}"
+
+
+def listed(words: Iterable[object]) -> str:
+    """``a, b``, or a dash for none."""
+    return ", ".join(map(str, words)) or NOTHING

@@ -1,0 +1,1 @@
+"""The driver: propose, claim, train and tell until the budget is met."""

@@ -1,0 +1,97 @@
+"""About how long a study will take, from measured seconds per step."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean, median
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.training.policy import training_plan
+
+SAMPLED = 500
+"""Assignments of a large space that an estimate looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Measured seconds of one training step by batch size.
+
+    Attributes:
+        seconds: By batch size.
+    """
+
+    seconds: Mapping[int, float]
+
+    def at(self, size: int) -> float:
+        """Seconds of a step of ``size``: linear between measured sizes, in proportion beyond."""
+        sizes = sorted(self.seconds)
+        place = bisect_left(sizes, size)
+        if place < len(sizes) and sizes[place] == size:
+            return self.seconds[size]
+        if place == 0:
+            return self.seconds[sizes[0]]
+        if place == len(sizes):
+            return self.seconds[sizes[-1]] * size / sizes[-1]
+        low, high = sizes[place - 1], sizes[place]
+        share = (size - low) / (high - low)
+        return self.seconds[low] + share * (self.seconds[high] - self.seconds[low])
+
+
+def trial_seconds(definition: StudyDefinition, costs: StepCosts) -> float:
+    """Mean training seconds of a trial over the study's assignments, all epochs included."""
+    rates = {"lr_max": definition.lr_max, "lr_min": definition.lr_min}
+    space = definition.space
+    varied = {key: rates[key] for key in rates if space and getattr(space, key)}
+    assignments = islice(definition.assignments(varied), SAMPLED)
+    return definition.runs_per_trial * fmean(
+        _training_seconds(definition, parameters, costs) for parameters in assignments
+    )
+
+
+def _training_seconds(
+    definition: StudyDefinition, parameters: TrialParameters, costs: StepCosts
+) -> float:
+    plan = training_plan(definition, parameters)
+    return math.fsum(math.ceil(plan.samples / size) * costs.at(size) for size in plan.batch_sizes)
+
+
+def batch_sizes(definition: StudyDefinition) -> list[int]:
+    """Every batch size that some trial may use, rising."""
+    rates = {"lr_max": definition.lr_max, "lr_min": definition.lr_min}
+    space = definition.space
+    varied = {key: rates[key] for key in rates if space and getattr(space, key)}
+    found: set[int] = set()
+    for parameters in islice(definition.assignments(varied), SAMPLED):
+        found.update(training_plan(definition, parameters).batch_sizes)
+    return sorted(found)
+
+
+def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts | None:
+    """Costs measured by the study's own epochs on this kind of device, if there are any."""
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for trial in trials:
+        for epoch in trial.epochs:
+            if epoch.setting.device == device and epoch.metrics.steps:
+                seconds = epoch.metrics.training_seconds / epoch.metrics.steps
+                by_size[epoch.metrics.batch_size].append(seconds)
+    if not by_size:
+        return None
+    return StepCosts({size: median(seconds) for size, seconds in by_size.items()})
+
+
+def in_words(seconds: float) -> str:
+    """``about 5 min``: one or two figures are all that an estimate is worth."""
+    if seconds < 90:
+        return f"about {max(round(seconds / 10), 1) * 10} s"
+    if seconds < 90 * 60:
+        return f"about {round(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"about {round(seconds / 3600)} h"
+    return f"about {round(seconds / 86_400)} days"

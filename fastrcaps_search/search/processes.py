@@ -1,0 +1,139 @@
+"""Worker processes: started with an environment of their own, heard, stopped, outlived."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from fastrcaps_search.errors import SpaceError
+from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
+
+ALLOCATOR = {
+    # Large tensors come back with every step: glibc would give their pages to the kernel and
+    # fault them in again each time (measured: up to twice the time of a step at batch 128).
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "20000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """How a worker is to be started.
+
+    Attributes:
+        study: Name of the study.
+        name: Name of the worker.
+        device: ``cpu`` or ``cuda:N``.
+        threads: Threads of torch.
+        storage: The database.
+        data_folder: Folder with image data, if one was named.
+        log: File for what the worker and its libraries print.
+    """
+
+    study: str
+    name: str
+    device: str
+    threads: int
+    storage: str
+    data_folder: Path | None
+    log: Path
+
+
+def worker_environment(spec: WorkerSpec, base: Mapping[str, str]) -> dict[str, str]:
+    """Environment of a worker: its storage, its card, its threads, its allocator."""
+    found = {**ALLOCATOR, **base, STORAGE_VARIABLE: spec.storage}
+    if spec.data_folder is not None:
+        found[DATA_VARIABLE] = str(spec.data_folder)
+    found["OMP_NUM_THREADS"] = found["MKL_NUM_THREADS"] = str(spec.threads)
+    kind, _, index = spec.device.partition(":")
+    if kind == "cuda":
+        # The card is chosen before torch starts; the worker sees no other.
+        visible = base.get("CUDA_VISIBLE_DEVICES", "").split(",") if index else []
+        found["CUDA_VISIBLE_DEVICES"] = (
+            visible[int(index)] if index and int(index) < len(visible) and visible[0] else index
+        )
+    return found
+
+
+class WorkerProcess:
+    """A started worker.
+
+    Args:
+        spec: How to start it.
+        events: Receives ``(worker name, event)`` for each line the worker says, and
+            ``(worker name, None)`` when it says no more.
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, events: queue.Queue[tuple[str, dict[str, Any] | None]]
+    ) -> None:
+        self.spec = spec
+        self._events = events
+        try:
+            spec.log.parent.mkdir(parents=True, exist_ok=True)
+            log = spec.log.open("ab")
+        except OSError as error:
+            raise SpaceError(
+                f"{spec.log.parent} must be a folder that can be written, got: {error.strerror}"
+            ) from error
+        with log:
+            self.process = subprocess.Popen(
+                _command(spec),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=worker_environment(spec, os.environ),
+                text=True,
+                encoding="utf-8",
+            )
+        thread = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
+        thread.start()
+
+    def _listen(self, lines: IO[str]) -> None:
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            self._events.put((self.spec.name, event))
+        self._events.put((self.spec.name, None))
+
+    def stop(self) -> None:
+        """Ask the worker to stop after its current step."""
+        if self.process.poll() is None:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End the worker at once."""
+        if self.process.poll() is None:
+            self.process.kill()
+
+    def wait(self, seconds: float) -> int | None:
+        """Exit code, or ``None`` when it still runs after ``seconds``."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """Close the pipe to the worker."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def _command(spec: WorkerSpec) -> list[str]:
+    # -P: the working directory is the user's and must not shadow modules.
+    return [
+        *(sys.executable, "-P", "-m", "fastrcaps_search.search.worker"),
+        *("--study", spec.study, "--name", spec.name),
+        *("--device", spec.device.partition(":")[0], "--threads", str(spec.threads)),
+    ]

@@ -1,0 +1,186 @@
+"""Local workers of one run: start, hear, restart, stop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
+from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
+
+RESTARTS = 3
+"""Restarts of dead workers in a row, without a finished trial, before the run gives up."""
+FAILURES_IN_A_ROW = 3
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class WorkerView:
+    """What is known of a worker, for the live lines.
+
+    Attributes:
+        name: Name.
+        doing: ``starts``, ``trains``, ``waits``, ``tests`` or ``ended``.
+        trial: Trial at hand.
+        policy: Its policy.
+        epoch: Last epoch that it ended or is in.
+        accuracy: After its last epoch.
+        images_per_second: Of the current epoch.
+    """
+
+    name: str
+    doing: str = "starts"
+    trial: int | None = None
+    policy: str | None = None
+    epoch: int | None = None
+    accuracy: float | None = None
+    images_per_second: float | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the supervisor shows.
+
+    Attributes:
+        workers: Views by name.
+        last: The newest event and its worker.
+    """
+
+    workers: dict[str, WorkerView] = field(default_factory=dict)
+    last: tuple[str, dict[str, Any]] | None = None
+
+
+Observer = Callable[[Progress], None]
+
+
+class Supervisor:
+    """Runs the workers of one ``run`` until they find nothing more to do.
+
+    Args:
+        specs: Workers to start.
+        stop: Set when the run is to stop.
+        observe: Called after every event and a few times a second.
+    """
+
+    def __init__(
+        self, specs: Sequence[WorkerSpec], *, stop: threading.Event, observe: Observer
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._stop = stop
+        self._observe = observe
+        self._events: queue.Queue[tuple[str, dict[str, Any] | None]] = queue.Queue()
+        self._workers: dict[str, WorkerProcess] = {}
+        self._progress = Progress()
+        self._restarts = 0
+        self._failures: list[str] = []
+        self._error: FastrcapsError | None = None
+
+    def run(self) -> None:
+        """Start the workers and wait for them.
+
+        Raises:
+            InterruptedRunError: Asked to stop; all workers have saved their state.
+            RunError: Workers died, could not work, or trials failed in a row.
+        """
+        try:
+            for name in self._specs:
+                self._start(name)
+            while self._workers:
+                self._hear()
+                if self._stop.is_set() or self._error is not None:
+                    break
+        finally:
+            self._end_workers()
+        if self._error is not None:
+            raise self._error
+        if self._stop.is_set():
+            raise InterruptedRunError(
+                "interrupted; the state is saved, the same line continues the study"
+            )
+
+    def _start(self, name: str) -> None:
+        self._progress.workers[name] = WorkerView(name)
+        self._workers[name] = WorkerProcess(self._specs[name], self._events)
+
+    def _hear(self) -> None:
+        try:
+            name, event = self._events.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            self._observe(self._progress)
+            return
+        if event is None:
+            self._ended(name)
+        else:
+            self._note(name, event)
+            self._progress.last = (name, event)
+        self._observe(self._progress)
+        self._progress.last = None
+
+    def _note(self, name: str, event: dict[str, Any]) -> None:
+        view = self._progress.workers[name]
+        kind = event["event"]
+        if kind == "trial":
+            self._progress.workers[name] = WorkerView(
+                name, "trains", event["trial"], event["policy"]
+            )
+        elif kind in ("epoch", "progress"):
+            view.epoch = event["epoch"]
+            view.accuracy = event.get("accuracy", view.accuracy)
+            view.images_per_second = event.get("images_per_second", view.images_per_second)
+        elif kind in ("waiting", "testing"):
+            doing = {"waiting": "waits", "testing": "tests"}[kind]
+            self._progress.workers[name] = WorkerView(name, doing, event.get("trial"))
+        elif kind == "complete":
+            self._restarts = 0
+            self._failures.clear()
+        elif kind == "failed":
+            self._restarts = 0
+            self._note_failure(event)
+        elif kind == "error":
+            self._note_error(event)
+
+    def _note_failure(self, event: dict[str, Any]) -> None:
+        self._failures.append(f"trial {event['trial']}: {event['reason']}")
+        if len(self._failures) >= FAILURES_IN_A_ROW:
+            self._error = RunError(
+                f"{len(self._failures)} trials failed in a row, so the run stops: "
+                + "; ".join(self._failures)
+            )
+
+    def _note_error(self, event: dict[str, Any]) -> None:
+        """A worker that says why it cannot work: the others could not either."""
+        if event["exit_code"] != InterruptedRunError.exit_code and self._error is None:
+            self._error = RunError(event["message"])
+            self._error.exit_code = event["exit_code"]
+
+    def _ended(self, name: str) -> None:
+        worker = self._workers.pop(name)
+        code = worker.wait(STOP_SECONDS)
+        worker.close()
+        self._progress.workers[name] = WorkerView(name, "ended")
+        if code in (0, InterruptedRunError.exit_code) or self._error or self._stop.is_set():
+            return
+        self._restarts += 1
+        if self._restarts > RESTARTS:
+            self._error = RunError(
+                f"workers died {self._restarts} times without finishing a trial (exit code "
+                f"{code}), so the run stops; {worker.spec.log} may say why"
+            )
+            return
+        self._start(name)
+
+    def _end_workers(self) -> None:
+        for worker in self._workers.values():
+            worker.stop()
+        end = time.monotonic() + STOP_SECONDS
+        for worker in self._workers.values():
+            if worker.wait(max(end - time.monotonic(), 0.0)) is None:
+                worker.kill()
+                worker.wait(STOP_SECONDS)
+            worker.close()
+        self._workers.clear()

@@ -1,0 +1,42 @@
+"""The test set, read once: by the best weights of each trial on the front."""
+
+from __future__ import annotations
+
+import logging
+
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.errors import CheckpointError
+from fastrcaps_search.search.trial import Workplace, checkpoint_folder
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.training.evaluate import accuracy
+
+LOG = logging.getLogger("fastrcaps_search.trial")
+
+
+def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
+    """Store the test accuracy of every run of a trial on the front that has none.
+
+    Raises:
+        CheckpointError: The weights of a run are missing or damaged.
+    """
+    for run in record.runs:
+        if run.test_accuracy is None:
+            reached = _test_accuracy(place, claimed, run)
+            claimed.store_test_accuracy(run.run, reached)
+            LOG.info("run %d: test accuracy %.4f", run.run, reached)
+
+
+def _test_accuracy(place: Workplace, claimed: ClaimedTrial, run: RunRecord) -> float:
+    if run.best_epoch is None:
+        raise CheckpointError(f"run {run.run} must have a best epoch to be tested")
+    definition, parameters = place.study.definition, claimed.claim.parameters
+    folder = checkpoint_folder(claimed, study=place.study, run=run.run, seed=run.seed)
+    network = build_network(
+        definition.network,
+        decoder=parameters.decoder,
+        weight_sharing=parameters.weight_sharing,
+        routing_gradient=definition.routing_gradient,
+    )
+    network.load_state_dict(folder.weights(run.best_epoch))
+    return accuracy(network.to(place.splits.test.labels.device), place.splits.test)

@@ -1,0 +1,213 @@
+"""One claimed trial: its runs, its records, its values or its failure."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean
+
+from fastrcaps_search.errors import (
+    CheckpointError,
+    DivergedError,
+    InterruptedRunError,
+    SpaceError,
+    StoreError,
+)
+from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.search import files
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.records import Failure, RunRecord, StudyRecord, TrialRecord, Values
+from fastrcaps_search.training import device as devices
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.policy import training_plan
+from fastrcaps_search.training.run import Hooks, Run
+from fastrcaps_search.training.splits import Splits
+
+LOG = logging.getLogger("fastrcaps_search.trial")
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a worker brings to every trial.
+
+    Attributes:
+        study: The study.
+        splits: Images on the worker's device.
+        threads: Threads of torch for a new run.
+        tell: Called with the name of an event and its facts.
+        should_stop: Whether the worker was asked to stop.
+    """
+
+    study: StudyRecord
+    splits: Splits
+    threads: int
+    tell: Callable[..., None]
+    should_stop: Callable[[], bool]
+
+
+class TrialTraining:
+    """Trains a claimed trial.
+
+    Args:
+        place: The worker's study, images and ways to tell.
+        claimed: The claim.
+        record: The trial as stored when it was claimed, with its epochs.
+    """
+
+    def __init__(self, place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
+        self._place = place
+        self._claimed = claimed
+        self._record = record
+        self._plan = training_plan(place.study.definition, record.parameters)
+
+    def train(self) -> Failure | None:
+        """Train all runs and store the values, or the failure, which is returned.
+
+        Raises:
+            InterruptedRunError: Asked to stop; the trial can be continued.
+            SpaceError: No room; the trial can be continued.
+            StoreError: The store or the lease is lost; the trial can be continued.
+        """
+        try:
+            results = [self._run(run) for run in range(self._place.study.definition.runs_per_trial)]
+        except (InterruptedRunError, SpaceError, StoreError):
+            raise
+        except Exception as error:
+            # Whatever a training raises is data about its configuration, not the worker's end.
+            failure = self._failure(error)
+            self._claimed.fail(failure)
+            return failure
+        values = Values(
+            accuracy=fmean(result.accuracy for result in results),
+            training_seconds=fmean(result.training_seconds for result in results),
+            parameters=fmean(result.parameters for result in results),
+        )
+        self._claimed.complete(values)
+        LOG.info(
+            "complete: accuracy %.4f, %.1f s, %d parameters",
+            values.accuracy,
+            values.training_seconds,
+            values.parameters,
+        )
+        return None
+
+    def _failure(self, error: Exception) -> Failure:
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        trace = "".join(traceback.format_exception(error))
+        LOG.error("failed: %s\n%s", message, trace)
+        location = self._claimed.store.location
+        path = files.trial_log(location, self._place.study.name, self._record.number)
+        kind = "diverged" if isinstance(error, DivergedError) else type(error).__name__
+        return Failure(kind, message, trace, str(path))
+
+    def _run(self, index: int) -> RunResult:
+        """One run: as stored, from its last checkpoint, or from its first epoch."""
+        stored = {run.run: run for run in self._record.runs}.get(index)
+        done = _done(stored)
+        if done is not None:
+            return done
+        seed = self._place.study.seed + index
+        setting = self._setting(stored)
+        self._claimed.begin_run(index, seed=seed, setting=setting)
+        folder = checkpoint_folder(
+            self._claimed, study=self._place.study, run=index, seed=seed
+        )
+        result = self._open(index, seed, setting, folder).train()
+        self._claimed.finish_run(index, result)
+        folder.keep_only_weights(result.best_epoch)
+        return result
+
+    def _setting(self, stored: RunRecord | None) -> RunSetting:
+        """Where the run trains; a continued one with the threads that it was begun with."""
+        threads = self._place.threads if stored is None else stored.setting.threads
+        return devices.run_setting(
+            self._place.splits.training.labels.device,
+            precision=str(self._place.study.definition.precision),
+            threads=threads,
+        )
+
+    def _open(
+        self, index: int, seed: int, setting: RunSetting, folder: CheckpointFolder
+    ) -> Run:
+        def on_epoch(metrics: EpochMetrics) -> None:
+            self._claimed.store_epoch(index, metrics, setting=setting)
+            self._told(index, metrics)
+
+        def on_progress(epoch: int, images: int, per_second: float) -> None:
+            self._place.tell(
+                "progress", epoch=epoch, images=images, images_per_second=round(per_second, 1)
+            )
+
+        hooks = Hooks(on_epoch, on_progress, self._place.should_stop)
+        run = self._build(seed, folder, hooks)
+        self._agree(index, run, setting)
+        return run
+
+    def _build(self, seed: int, folder: CheckpointFolder, hooks: Hooks) -> Run:
+        """The run at its last checkpoint; from the start where that does not fit."""
+        splits = self._place.splits
+        try:
+            return Run(self._plan, seed=seed, splits=splits, folder=folder, hooks=hooks)
+        except CheckpointError as error:
+            LOG.warning("starts again: %s", error)
+            folder.remove()
+            return Run(self._plan, seed=seed, splits=splits, folder=folder, hooks=hooks)
+
+    def _agree(self, index: int, run: Run, setting: RunSetting) -> None:
+        """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""
+        last = len(run.epochs)
+        stored = {e.metrics.epoch for e in self._record.epochs if e.run == index}
+        if max(stored, default=0) > last:
+            self._claimed.forget_epochs_after(index, last)
+        for metrics in run.epochs:
+            if metrics.epoch not in stored:
+                self._claimed.store_epoch(index, metrics, setting=setting)
+        if last:
+            LOG.info("run %d continues at epoch %d from its checkpoint", index, last + 1)
+            self._place.tell("resumed", run=index, epoch=last + 1)
+
+    def _told(self, index: int, metrics: EpochMetrics) -> None:
+        LOG.info(
+            "run %d epoch %d/%d: batch %d, accuracy %.4f, loss %.5f, %.2f s",
+            index,
+            metrics.epoch,
+            self._plan.epochs,
+            metrics.batch_size,
+            metrics.accuracy,
+            metrics.loss,
+            metrics.training_seconds,
+        )
+        self._place.tell(
+            "epoch", run=index, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6)
+        )
+
+
+def _done(stored: RunRecord | None) -> RunResult | None:
+    """The result of a run that had ended before its trial was taken over."""
+    if stored is None or stored.accuracy is None:
+        return None
+    return RunResult(
+        accuracy=stored.accuracy,
+        training_seconds=stored.training_seconds or 0.0,
+        parameters=stored.parameters or 0,
+        best_epoch=stored.best_epoch or 0,
+    )
+
+
+def checkpoint_folder(
+    claimed: ClaimedTrial, *, study: StudyRecord, run: int, seed: int
+) -> CheckpointFolder:
+    """Checkpoints of one run, marked so that no other study's are ever read."""
+    claim = claimed.claim
+    return CheckpointFolder(
+        files.run_folder(claimed.store.location, study.name, claim.number, run),
+        owner={
+            "study": study.uid,
+            "trial": str(claim.number),
+            "run": str(run),
+            "seed": str(seed),
+            "configuration": claim.configuration_key,
+        },
+    )

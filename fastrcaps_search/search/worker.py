@@ -1,0 +1,256 @@
+"""A worker process: claim, train, tell, until the study's budget is met.
+
+Started by the supervisor as ``python -m fastrcaps_search.search.worker`` with the storage in the
+environment, never on the command line. It speaks to the supervisor in JSON lines on its standard
+output, and stops cleanly on SIGTERM, SIGINT, or when its standard input is closed, which happens
+when the supervisor dies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from fastrcaps_search.errors import (
+    CheckpointError,
+    FastrcapsError,
+    InterruptedRunError,
+    LeaseLostError,
+    SpaceError,
+)
+from fastrcaps_search.search import files
+from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from fastrcaps_search.store.admission import Admitted, Door, Duty
+from fastrcaps_search.store.engine import locate
+from fastrcaps_search.store.lease import Claim, ClaimedTrial
+from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.store import Store
+
+WAIT_SECONDS = 0.5
+LOG = logging.getLogger("fastrcaps_search.trial")
+
+
+class Worker:
+    """Works on one study in this process.
+
+    Args:
+        store: The store, open for writing.
+        study: The study.
+        name: Name of the worker.
+        device: ``cpu`` or ``cuda``.
+        threads: Threads of torch.
+        data_folder: Folder with image data.
+        tell: Called with the name of an event and its facts.
+        stop: Set when the worker is to stop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        study: StudyRecord,
+        *,
+        name: str,
+        device: str,
+        threads: int,
+        data_folder: Path | None,
+        tell: Any,
+        stop: threading.Event,
+    ) -> None:
+        # Torch takes seconds to import; the signals are in place before.
+        from fastrcaps_search.search.suggest import propose  # noqa: PLC0415
+        from fastrcaps_search.search.trial import Workplace  # noqa: PLC0415
+        from fastrcaps_search.training.stage import stage  # noqa: PLC0415
+
+        self._store = store
+        self._study = study
+        self._tell = tell
+        self._stop = stop
+        splits = stage(study.definition, device=device, threads=threads, folder=data_folder)
+        self._place = Workplace(study, splits, threads, tell, stop.is_set)
+        self._door = Door(store, study, worker=name, device=device, propose=propose)
+
+    def work(self) -> None:
+        """Work until nothing is left to claim.
+
+        Raises:
+            InterruptedRunError: Asked to stop.
+            SpaceError: No room for checkpoints or rows.
+            StoreError: The database cannot be used.
+        """
+        told_waiting = False
+        while not self._stop.is_set():
+            admitted = self._door.next()
+            if admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
+                self._tell(str(admitted.duty))
+                return
+            if admitted.claim is None:
+                if not told_waiting:
+                    self._tell("waiting")
+                told_waiting = True
+                self._stop.wait(WAIT_SECONDS)
+                continue
+            told_waiting = False
+            self._do(admitted, admitted.claim)
+        raise InterruptedRunError("stopped on request")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._door.close()
+
+    def _do(self, admitted: Admitted, claim: Claim) -> None:
+        claimed = ClaimedTrial(self._store, claim)
+        log = files.trial_log(self._store.location, self._study.name, claim.number)
+        try:
+            with _logging_to(log):
+                if admitted.duty is Duty.TEST:
+                    self._test(claimed)
+                else:
+                    self._train(claimed)
+        except LeaseLostError as error:
+            LOG.warning("%s", error)
+            self._tell("lost", trial=claim.number)
+            return
+        except BaseException:
+            claimed.release()
+            raise
+        self._door.settle()
+
+    def _train(self, claimed: ClaimedTrial) -> None:
+        from fastrcaps_search.search.trial import TrialTraining  # noqa: PLC0415
+
+        claim = claimed.claim
+        LOG.info(
+            "trial %d claimed by %s (claim %d): %s",
+            claim.number,
+            claim.worker,
+            claim.token,
+            json.dumps(claim.parameters.to_dict()),
+        )
+        self._tell("trial", trial=claim.number, policy=claim.parameters.policy)
+        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
+        failure = TrialTraining(self._place, claimed, record).train()
+        if failure is None:
+            self._tell("complete", trial=claim.number)
+        else:
+            self._tell("failed", trial=claim.number, reason=failure.message)
+
+    def _test(self, claimed: ClaimedTrial) -> None:
+        from fastrcaps_search.search.testing import read_test_set  # noqa: PLC0415
+
+        number = claimed.claim.number
+        self._tell("testing", trial=number)
+        (record,) = self._store.trials(self._study, number=number)
+        try:
+            read_test_set(self._place, claimed, record)
+        except CheckpointError as error:
+            LOG.warning("no test accuracy: %s", error)
+            self._tell("untested", trial=number, reason=str(error))
+            self._door.give_up_testing(number)
+        claimed.release()
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Write the trial's log while it is worked on."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise SpaceError(
+            f"{path.parent} must be a folder that can be written, got: {error.strerror}"
+        ) from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        handler.close()
+
+
+def main() -> int:
+    """Run a worker; its exit code is the error's."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
+    arguments = _parser().parse_args()
+    tell = _teller(_private_stdout())
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    try:
+        _work(arguments, tell=tell, stop=stop)
+    except FastrcapsError as error:
+        logging.getLogger(__name__).debug("worker ends", exc_info=error)
+        tell("error", message=str(error), exit_code=error.exit_code)
+        return error.exit_code
+    return 0
+
+
+def _work(arguments: argparse.Namespace, *, tell: Any, stop: threading.Event) -> None:
+    store = Store.writing(locate(os.environ[STORAGE_VARIABLE]))
+    folder = os.environ.get(DATA_VARIABLE)
+    try:
+        worker = Worker(
+            store,
+            store.study(arguments.study),
+            name=arguments.name,
+            device=arguments.device,
+            threads=arguments.threads,
+            data_folder=Path(folder) if folder else None,
+            tell=tell,
+            stop=stop,
+        )
+        try:
+            worker.work()
+        finally:
+            worker.close()
+    finally:
+        store.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.search.worker")
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--threads", required=True, type=int)
+    return parser
+
+
+def _private_stdout() -> TextIO:
+    """The standard output for events alone; what libraries print goes to the worker's log."""
+    events = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    return events
+
+
+def _teller(events: TextIO) -> Any:
+    def tell(event: str, **facts: object) -> None:
+        try:
+            events.write(json.dumps({"event": event, **facts}) + "\n")
+        except (BrokenPipeError, ValueError):
+            # The supervisor is gone; the closed standard input says so too.
+            return
+
+    return tell
+
+
+def _stop_with_supervisor(stop: threading.Event) -> None:
+    """Wait for the end of the standard input, which the supervisor holds open."""
+    while os.read(0, 1):
+        continue
+    stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What is kept: the SQL store of studies, trials, runs and epochs."""

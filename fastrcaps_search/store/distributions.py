@@ -1,0 +1,48 @@
+"""The study's space as Optuna's distributions."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from fastrcaps_search.definition.parameters import PARAMETER_CHECKS
+from fastrcaps_search.definition.space import RATES
+from fastrcaps_search.definition.study import StudyDefinition
+
+
+def distributions(definition: StudyDefinition) -> dict[str, BaseDistribution]:
+    """Distribution of every parameter that some trial of the study may have."""
+    found: dict[str, BaseDistribution] = {}
+    for key in PARAMETER_CHECKS:
+        choices = _choices(definition, key)
+        if choices:
+            found[key] = _distribution(key, choices)
+    return found
+
+
+def _choices(definition: StudyDefinition, key: str) -> tuple[Any, ...]:
+    if definition.space is not None:
+        return tuple(getattr(definition.space, key) or ())
+    given = [getattr(parameters, key) for parameters in definition.configurations]
+    return tuple(dict.fromkeys(value for value in given if value is not None))
+
+
+def _distribution(key: str, choices: tuple[Any, ...]) -> BaseDistribution:
+    if key in RATES:
+        return FloatDistribution(min(choices), max(choices), log=True)
+    if key == "adabatch_exponent" and sorted(choices) == list(
+        range(min(choices), max(choices) + 1)
+    ):
+        return IntDistribution(min(choices), max(choices))
+    return CategoricalDistribution([_plain(choice) for choice in choices])
+
+
+def _plain(choice: Any) -> Any:
+    return str(choice) if isinstance(choice, enum.Enum) else choice

@@ -1,0 +1,153 @@
+"""Databases: their URLs, their connections, and their errors in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from fastrcaps_search.errors import SpaceError, StoreError, UsageError
+
+BUSY_SECONDS = 60.0
+DEFAULT_STORAGE = "fastrcaps.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a study is stored.
+
+    Attributes:
+        path: Absolute path of the SQLite file.
+    """
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy's URL."""
+        return f"sqlite:///{self.path}"
+
+    @property
+    def lock_path(self) -> Path:
+        """File whose lock admits one process at a time."""
+        return self.path.with_name(self.path.name + ".lock")
+
+    @property
+    def files(self) -> Path:
+        """Folder of the checkpoints and logs, beside the database."""
+        return self.path.with_name(self.path.stem + "-files")
+
+
+def locate(storage: str) -> Location:
+    """The database that ``--storage`` names: a path, or ``sqlite:///path``.
+
+    Raises:
+        UsageError: Another kind of database. A password in the URL is not repeated.
+    """
+    scheme, separator, rest = storage.partition("://")
+    if not separator:
+        path = storage
+    elif scheme in ("sqlite", "sqlite+pysqlite"):
+        path = rest.removeprefix("/")
+    else:
+        raise UsageError(
+            "storage must be a path or sqlite:///path in this version, "
+            f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
+        )
+    if not path or path == ":memory:" or path.startswith("file:") or "?" in path or "\0" in path:
+        raise UsageError(
+            "storage must name a database file, for example fastrcaps.db or "
+            "sqlite:///folder/fastrcaps.db"
+        )
+    return Location(Path(path).absolute())
+
+
+def writing_engine(location: Location) -> Engine:
+    """Connections whose every transaction takes the write lock at its start.
+
+    The file and its tables must exist already, or be created under the admission lock.
+    """
+    engine = sqlalchemy.create_engine(location.url, connect_args={"timeout": BUSY_SECONDS})
+    make_immediate(engine)
+    return engine
+
+
+def make_immediate(engine: Engine) -> None:
+    """Begin every transaction with the write lock, and keep a write-ahead log.
+
+    SQLite ignores ``SELECT .. FOR UPDATE``: two transactions that read before they write would
+    both believe their reading.
+    """
+
+    def connected(connection: Any, record: object) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.close()
+
+    def begun(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def reading_engine(location: Location) -> Engine:
+    """Connections that can only read; the file must exist.
+
+    Raises:
+        StoreError: No such file.
+    """
+    if not location.path.is_file():
+        came = "a folder" if location.path.is_dir() else "no such file"
+        raise StoreError(
+            f"{location.path} must be a database with a study, got {came}; start one with "
+            "`fastrcaps-search run`, or name another with --storage"
+        )
+    quoted = str(location.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    url = sqlalchemy.URL.create(
+        "sqlite", database=f"file:{quoted}", query={"mode": "ro", "uri": "true"}
+    )
+    return sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+
+
+@contextmanager
+def store_errors(location: Location) -> Iterator[None]:
+    """Turn what SQLAlchemy raises into one line that names the database."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise _translated(error, location) from error
+
+
+def _translated(error: SQLAlchemyError, location: Location) -> SpaceError | StoreError:
+    cause = str(error.orig) if isinstance(error, DBAPIError) and error.orig else str(error)
+    cause = cause.splitlines()[0]
+    path = location.path
+    if "disk is full" in cause:
+        return SpaceError(
+            f"{path}: the disk must have room for the database, got: {cause}; "
+            "free some space and run the same line again, nothing is lost"
+        )
+    if "readonly" in cause or "read-only" in cause:
+        return StoreError(f"{path} must be writable, got: {cause}")
+    if "not a database" in cause or "malformed" in cause:
+        return StoreError(f"{path} must be an SQLite database, got: {cause}")
+    if "unable to open" in cause:
+        return StoreError(f"{path} must be in a folder that exists and can be written: {cause}")
+    if "locked" in cause:
+        return StoreError(
+            f"{path} must be free for writing within {BUSY_SECONDS:g} s, got: {cause}; "
+            "stop the program that holds it"
+        )
+    return StoreError(f"{path}: the database refused a request: {cause}")

@@ -1,0 +1,180 @@
+"""Frozen records of what the store holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+
+
+class TrialState(StrEnum):
+    """State of a trial; all but ``RUNNING`` are final."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The three values of a trial, in the order of the objectives."""
+
+    accuracy: float
+    training_seconds: float
+    parameters: float
+
+    def as_tuple(self) -> tuple[float, float, float]:
+        """The values in the order of the objectives."""
+        return (self.accuracy, self.training_seconds, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trial failed.
+
+    Attributes:
+        kind: Name of the error's class.
+        message: One line.
+        trace: The whole trace.
+        log_path: The trial's log.
+    """
+
+    kind: str
+    message: str
+    trace: str
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """A stored study.
+
+    Attributes:
+        study_id: Key of our tables and of Optuna's.
+        name: Name.
+        uid: Random mark that ties checkpoints to this study.
+        definition: The frozen definition.
+        seed: Seed of the first run of each trial and of the proposals.
+        budget: The largest number of trials asked for.
+        created_at: Seconds since 1970.
+    """
+
+    study_id: int
+    name: str
+    uid: str
+    definition: StudyDefinition
+    seed: int
+    budget: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Which process trains a trial now."""
+
+    number: int
+    token: int
+    worker: str
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    process_start: int
+    device: str
+    claimed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """A stored epoch: its figures, and where and under which claim they came to be.
+
+    Attributes:
+        run: Index of the run within its trial, from 0.
+        token: Fencing token of the claim that stored it; grows with each take-over.
+        worker: Name of the worker that stored it.
+        metrics: The figures.
+        setting: Device, versions, threads.
+        sharing: Workers of this study that used the same device then.
+    """
+
+    run: int
+    token: int
+    worker: str
+    metrics: EpochMetrics
+    setting: RunSetting
+    sharing: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A stored run.
+
+    Attributes:
+        run: Index within its trial, from 0.
+        seed: Seed.
+        setting: Device, versions, threads that it was begun with.
+        bit_equal: ``False`` once it was continued under another setting.
+        accuracy: Best accuracy, when done.
+        training_seconds: Seconds up to the best epoch, when done.
+        best_epoch: That epoch, when done.
+        test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
+        parameters: Learned parameters, when done.
+    """
+
+    run: int
+    seed: int
+    setting: RunSetting
+    bit_equal: bool
+    accuracy: float | None
+    training_seconds: float | None
+    best_epoch: int | None
+    test_accuracy: float | None
+    parameters: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """A stored trial.
+
+    Attributes:
+        number: From 0.
+        state: State.
+        parameters: Assignment.
+        configuration_key: Equal for trainings that are the same.
+        values: Means over its runs, when complete.
+        test_accuracy: Mean over its runs, for trials on the front.
+        failure: Why it failed.
+        token: Current fencing token.
+        created_at: Seconds since 1970.
+        finished_at: Seconds since 1970.
+        runs: Its runs, by index.
+        epochs: Its epochs, by run and epoch; empty where they were not asked for.
+    """
+
+    number: int
+    state: TrialState
+    parameters: TrialParameters
+    configuration_key: str
+    values: Values | None
+    test_accuracy: float | None
+    failure: Failure | None
+    token: int
+    created_at: float
+    finished_at: float | None
+    runs: tuple[RunRecord, ...] = ()
+    epochs: tuple[EpochRecord, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trial counts towards the budget."""
+        return self.state is not TrialState.RUNNING
+
+    @property
+    def device(self) -> str | None:
+        """Device names of its runs; several are joined with ``+``."""
+        names = dict.fromkeys(run.setting.device_name for run in self.runs)
+        return "+".join(names) or None

@@ -1,0 +1,235 @@
+"""Reading what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, select
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundError
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store import schema
+from fastrcaps_search.store.engine import Location, reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.records import (
+    EpochRecord,
+    Failure,
+    LeaseRecord,
+    RunRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+
+SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
+METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
+LEASE_FIELDS = tuple(LeaseRecord.__dataclass_fields__)
+
+
+class Store:
+    """One database with our tables.
+
+    Args:
+        location: Where it is.
+        engine: Connections to it.
+    """
+
+    def __init__(self, location: Location, engine: Engine) -> None:
+        self.location = location
+        self.engine = engine
+
+    @classmethod
+    def reading(cls, location: Location) -> Store:
+        """Open an existing database only to read it.
+
+        Raises:
+            StoreError: No such file, or not a database of ours.
+        """
+        return cls._checked(location, reading_engine(location))
+
+    @classmethod
+    def writing(cls, location: Location) -> Store:
+        """Open an existing database to read and write it.
+
+        Raises:
+            StoreError: Not a database of ours.
+        """
+        return cls._checked(location, writing_engine(location))
+
+    @classmethod
+    def _checked(cls, location: Location, engine: Engine) -> Store:
+        with store_errors(location):
+            schema.check(engine, shown=str(location.path))
+        return cls(location, engine)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One transaction; errors come as one line."""
+        with store_errors(self.location), self.engine.begin() as connection:
+            yield connection
+
+    def study_names(self) -> list[str]:
+        """Names of the stored studies, sorted."""
+        with self.transaction() as connection:
+            return list(connection.scalars(select(schema.studies.c.name).order_by("name")))
+
+    def study(self, name: str) -> StudyRecord:
+        """The stored study of that name.
+
+        Raises:
+            StudyNotFoundError: There is none; the message names those that are there.
+        """
+        found = self.find_study(name)
+        if found is None:
+            names = ", ".join(self.study_names()) or "none"
+            raise StudyNotFoundError(
+                f'study "{name}" must be in {self.location.path}; it holds: {names}'
+            )
+        return found
+
+    def find_study(self, name: str) -> StudyRecord | None:
+        """The stored study of that name, or ``None``."""
+        with self.transaction() as connection:
+            row = connection.execute(
+                select(schema.studies).where(schema.studies.c.name == name)
+            ).one_or_none()
+        return None if row is None else _study(row, self.location)
+
+    def leases(self, study: StudyRecord) -> list[LeaseRecord]:
+        """Current leases, by trial number."""
+        with self.transaction() as connection:
+            return read_leases(connection, study.study_id)
+
+    def trials(
+        self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
+    ) -> list[TrialRecord]:
+        """All trials by number, with their runs.
+
+        Args:
+            study: The study.
+            epochs: Whether to read the epochs too.
+            number: Only this trial.
+        """
+        with self.transaction() as connection:
+            return read_trials(connection, study.study_id, epochs=epochs, number=number)
+
+
+def read_leases(connection: Connection, study_id: int) -> list[LeaseRecord]:
+    """Current leases, by trial number."""
+    table = schema.leases
+    rows = connection.execute(
+        select(*(table.c[name] for name in LEASE_FIELDS))
+        .where(table.c.study_id == study_id)
+        .order_by(table.c.number)
+    )
+    return [LeaseRecord(*row) for row in rows]
+
+
+def read_trials(
+    connection: Connection, study_id: int, *, epochs: bool = False, number: int | None = None
+) -> list[TrialRecord]:
+    """All trials of a study (or one), by number, in one transaction."""
+
+    def rows(table: sqlalchemy.Table, *order: str) -> sqlalchemy.CursorResult[Any]:
+        query = select(table).where(table.c.study_id == study_id)
+        if number is not None:
+            query = query.where(table.c.number == number)
+        return connection.execute(query.order_by(*(table.c[name] for name in order)))
+
+    runs: dict[int, list[RunRecord]] = defaultdict(list)
+    for row in rows(schema.runs, "number", "run"):
+        runs[row.number].append(_run(row))
+    stored: dict[int, list[EpochRecord]] = defaultdict(list)
+    if epochs:
+        for row in rows(schema.epochs, "number", "run", "epoch"):
+            stored[row.number].append(_epoch(row))
+    return [
+        _trial(row, tuple(runs[row.number]), tuple(stored[row.number]))
+        for row in rows(schema.trials, "number")
+    ]
+
+
+def _study(row: Any, location: Location) -> StudyRecord:
+    try:
+        definition = StudyDefinition.from_dict(json.loads(row.definition))
+    except (ValueError, DefinitionError) as error:
+        raise StoreError(
+            f'{location.path}: the stored definition of "{row.name}" cannot be read: {error}'
+        ) from error
+    return StudyRecord(
+        study_id=row.study_id,
+        name=row.name,
+        uid=row.uid,
+        definition=definition,
+        seed=row.seed,
+        budget=row.budget,
+        created_at=row.created_at,
+    )
+
+
+def _setting(row: Any) -> RunSetting:
+    return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
+
+
+def _run(row: Any) -> RunRecord:
+    return RunRecord(
+        run=row.run,
+        seed=row.seed,
+        setting=_setting(row),
+        bit_equal=bool(row.bit_equal),
+        accuracy=row.accuracy,
+        training_seconds=row.training_seconds,
+        best_epoch=row.best_epoch,
+        test_accuracy=row.test_accuracy,
+        parameters=row.parameters,
+    )
+
+
+def _epoch(row: Any) -> EpochRecord:
+    return EpochRecord(
+        run=row.run,
+        token=row.token,
+        worker=row.worker,
+        metrics=EpochMetrics(**{name: getattr(row, name) for name in METRIC_FIELDS}),
+        setting=_setting(row),
+        sharing=row.sharing,
+    )
+
+
+def _trial(
+    row: Any, runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]
+) -> TrialRecord:
+    values = None
+    if row.accuracy is not None:
+        values = Values(row.accuracy, row.training_seconds, row.parameters)
+    failure = None
+    if row.failure_kind is not None:
+        failure = Failure(
+            row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
+        )
+    tested = [run.test_accuracy for run in runs if run.test_accuracy is not None]
+    return TrialRecord(
+        number=row.number,
+        state=TrialState(row.state),
+        parameters=TrialParameters.from_dict(json.loads(row.assignment)),
+        configuration_key=row.configuration_key,
+        values=values,
+        test_accuracy=sum(tested) / len(tested) if tested and len(tested) == len(runs) else None,
+        failure=failure,
+        token=row.token,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        runs=runs,
+        epochs=epochs,
+    )

@@ -1,0 +1,225 @@
+"""What the command line and the page both say of a study: its front, progress and JSON rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
+from fastrcaps_search.front.dominance import front_mask, minimisation_view
+from fastrcaps_search.front.hypervolume import hypervolume_fraction, reference_point
+from fastrcaps_search.metrics import RunSetting
+from fastrcaps_search.store.records import (
+    LeaseRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class StudySummary:
+    """Progress of a study and how far its values compare.
+
+    Attributes:
+        budget: Trials asked for.
+        complete: Trials with values.
+        stopped: Trials that were stopped early.
+        failed: Trials that failed.
+        running: Trials without an end, whether or not a worker holds them now.
+        hypervolume: Share of the box between the ideal and the reference point that the front
+            dominates, 0 to 1; ``None`` without a complete trial.
+        reference_point: Natural units by objective; ``None`` without a complete trial.
+        eta_seconds: Estimated seconds until the budget is met; ``None`` where unknown.
+        devices: Names of the devices that trained, sorted.
+        sharing: Numbers of workers that shared a device during an epoch, sorted.
+        torch_versions: Versions of torch that trained, sorted.
+        warnings: One sentence for each reason why the seconds of complete trials do not compare.
+    """
+
+    budget: int
+    complete: int
+    stopped: int
+    failed: int
+    running: int
+    hypervolume: float | None
+    reference_point: dict[str, float] | None
+    eta_seconds: float | None
+    devices: tuple[str, ...]
+    sharing: tuple[int, ...]
+    torch_versions: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def finished(self) -> int:
+        """Trials that count towards the budget."""
+        return self.complete + self.stopped + self.failed
+
+
+def summarise(
+    study: StudyRecord, trials: Sequence[TrialRecord], leases: Sequence[LeaseRecord]
+) -> StudySummary:
+    """Sum a study up; devices and sharing come from epochs where the trials carry them."""
+    counts = Counter(trial.state for trial in trials)
+    volume, reference = _conquered(trials)
+    return StudySummary(
+        budget=study.budget,
+        complete=counts[TrialState.COMPLETE],
+        stopped=counts[TrialState.STOPPED],
+        failed=counts[TrialState.FAILED],
+        running=counts[TrialState.RUNNING],
+        hypervolume=volume,
+        reference_point=reference,
+        eta_seconds=_eta_seconds(study.budget, trials, len(leases)),
+        devices=tuple(sorted({setting.device_name for setting in _settings(trials)})),
+        sharing=_sharing(trials),
+        torch_versions=tuple(sorted({setting.torch_version for setting in _settings(trials)})),
+        warnings=_warnings([trial for trial in trials if trial.state is TrialState.COMPLETE]),
+    )
+
+
+def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
+    """Numbers of the complete trials that no other complete trial dominates.
+
+    Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
+    are all on the front.
+    """
+    valued = _valued(trials)
+    mask = front_mask(_points([values for _, values in valued]))
+    front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
+    front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
+    return [trial.number for trial, _ in front]
+
+
+def trial_row(trial: TrialRecord) -> dict[str, Any]:
+    """JSON values of one trial.
+
+    ``values`` always has its three keys, which are null while there is no value. ``runs`` is
+    the number of runs that were begun. ``test_accuracy`` is there when it is known, ``reason``
+    when the trial failed.
+    """
+    values: dict[str, Any] = dict.fromkeys(objective.name for objective in OBJECTIVES)
+    if trial.values is not None:
+        values = dict(zip(values, map(_json_number, trial.values.as_tuple()), strict=True))
+        values["parameters"] = _whole(values["parameters"])
+    row: dict[str, Any] = {
+        "trial": trial.number,
+        "state": str(trial.state),
+        "params": trial.parameters.to_dict(),
+        "values": values,
+        "runs": len(trial.runs),
+        "device": trial.device,
+    }
+    if trial.test_accuracy is not None:
+        row["test_accuracy"] = _json_number(trial.test_accuracy)
+    if trial.state is TrialState.FAILED:
+        row["reason"] = failure_reason(trial)
+    return row
+
+
+def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Rows of ``trials --json``, by number."""
+    return [trial_row(trial) for trial in sorted(trials, key=lambda trial: trial.number)]
+
+
+def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Rows of ``front --json``, in the order of :func:`front_numbers`."""
+    by_number = {trial.number: trial for trial in trials}
+    return [trial_row(by_number[number]) for number in front_numbers(trials)]
+
+
+def failure_reason(trial: TrialRecord) -> str:
+    """Why a trial failed, in one line."""
+    if trial.failure is None:
+        return "no reason was stored"
+    return trial.failure.message or trial.failure.kind
+
+
+def _json_number(value: float) -> float | None:
+    """The value, or null where JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def _whole(value: float | None) -> float | None:
+    """A count without ``.0``."""
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+def _valued(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Values]]:
+    return [
+        (trial, trial.values)
+        for trial in trials
+        if trial.state is TrialState.COMPLETE and trial.values is not None
+    ]
+
+
+def _points(values: Sequence[Values]) -> NDArray[np.float64]:
+    return minimisation_view([value.as_tuple() for value in values], maximise=MAXIMISE)
+
+
+def _conquered(trials: Sequence[TrialRecord]) -> tuple[float | None, dict[str, float] | None]:
+    """Hypervolume and its reference point in natural units."""
+    finite = [
+        values for _, values in _valued(trials) if all(map(math.isfinite, values.as_tuple()))
+    ]
+    if not finite:
+        return None, None
+    points = _points(finite)
+    reference = reference_point(points)
+    # The view is its own inverse.
+    natural = minimisation_view([reference], maximise=MAXIMISE)[0]
+    names = (objective.name for objective in OBJECTIVES)
+    return (
+        hypervolume_fraction(points, reference=reference),
+        {name: float(value) for name, value in zip(names, natural, strict=True)},
+    )
+
+
+def _eta_seconds(budget: int, trials: Sequence[TrialRecord], workers: int) -> float | None:
+    """Mean wall-clock seconds of the finished trials, times those that remain, by worker."""
+    lengths = [
+        max(trial.finished_at - trial.created_at, 0.0)
+        for trial in trials
+        if trial.is_finished and trial.finished_at is not None
+    ]
+    remaining = max(budget - sum(trial.is_finished for trial in trials), 0)
+    if remaining == 0:
+        return 0.0
+    if not lengths:
+        return None
+    return math.fsum(lengths) / len(lengths) * remaining / max(workers, 1)
+
+
+def _settings(trials: Sequence[TrialRecord]) -> Iterator[RunSetting]:
+    for trial in trials:
+        yield from (run.setting for run in trial.runs)
+        yield from (epoch.setting for epoch in trial.epochs)
+
+
+def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
+    return tuple(sorted({epoch.sharing for trial in trials for epoch in trial.epochs}))
+
+
+def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Why the seconds of complete trials do not compare, if they do not."""
+    settings = set(_settings(complete))
+    mixed = {
+        "devices": sorted({setting.device_name for setting in settings}),
+        "versions of torch": sorted({setting.torch_version for setting in settings}),
+        "numbers of threads": sorted({setting.threads for setting in settings}),
+        "numbers of workers per device": _sharing(complete),
+    }
+    return tuple(
+        f"The complete trials mix {what} ({', '.join(map(str, found))}): "
+        "compare their training seconds with care."
+        for what, found in mixed.items()
+        if len(found) > 1
+    )

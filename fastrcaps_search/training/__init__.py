@@ -1,0 +1,1 @@
+"""One run: parameters and a seed in, epoch records and three values out."""

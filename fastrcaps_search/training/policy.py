@@ -1,0 +1,113 @@
+"""A trial's parameters resolved into what the training loop follows: sizes and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastrcaps_search.definition.choices import (
+    Decoder,
+    LrPolicy,
+    Network,
+    RoutingGradient,
+)
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.training import schedules
+from fastrcaps_search.training.schedules import RateSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """One training, but for its seed and device. Equal plans are the same training.
+
+    Attributes:
+        network: Network.
+        decoder: Decoder input; ``None`` without capsules.
+        weight_sharing: Whether class-capsule weights are shared; ``None`` without capsules.
+        routing_gradient: Routing iterations that the gradient flows through.
+        batch_sizes: Batch size of each epoch, at most the split's size.
+        rates: Learning rate by samples seen.
+        samples: Training images per epoch.
+        shifts: Whether images are shifted.
+    """
+
+    network: Network
+    decoder: Decoder | None
+    weight_sharing: bool | None
+    routing_gradient: RoutingGradient
+    batch_sizes: tuple[int, ...]
+    rates: RateSchedule
+    samples: int
+    shifts: bool
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the training."""
+        return len(self.batch_sizes)
+
+    def epoch_batches(self, epoch: int) -> list[int]:
+        """Sizes of the batches of ``epoch`` (from 1)."""
+        return schedules.batches(self.samples, self.batch_sizes[epoch - 1])
+
+    def epoch_rates(self, epoch: int) -> list[float]:
+        """Learning rate of each step of ``epoch`` (from 1)."""
+        start = (epoch - 1) * self.samples
+        return self.rates.epoch_rates(start, self.epoch_batches(epoch))
+
+
+def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> TrainingPlan:
+    """Resolve ``parameters`` under the study's protocol."""
+    sizes = _batch_sizes(definition, parameters)
+    return TrainingPlan(
+        network=definition.network,
+        decoder=parameters.decoder,
+        weight_sharing=parameters.weight_sharing,
+        routing_gradient=definition.routing_gradient,
+        batch_sizes=tuple(min(size, definition.split_size) for size in sizes),
+        rates=_rates(definition, parameters),
+        samples=definition.split_size,
+        shifts=definition.shifts,
+    )
+
+
+def _batch_sizes(definition: StudyDefinition, parameters: TrialParameters) -> list[int]:
+    if not parameters.adapts_batch:
+        return [parameters.batch_size or definition.batch_size] * definition.epochs
+    boundaries = definition.remaining_boundaries
+    if parameters.lr_policy is LrPolicy.WARM_ADABATCH:
+        boundaries = boundaries[:1]
+    return schedules.adabatch_sizes(
+        definition.epochs, boundaries=boundaries, exponent=parameters.adabatch_exponent
+    )
+
+
+def _rates(definition: StudyDefinition, parameters: TrialParameters) -> RateSchedule:
+    samples, epochs = definition.split_size, definition.epochs
+    total = samples * epochs
+    lr_max = definition.lr_max if parameters.lr_max is None else parameters.lr_max
+    lr_min = definition.lr_min if parameters.lr_min is None else parameters.lr_min
+    step_samples = parameters.batch_size or definition.batch_size
+    power = definition.polynomial_power
+    each_epoch = [samples] * epochs
+    # WarmAdaBatch restarts with each of its two batch-size phases, of which the second may keep
+    # batch 1 (P = 0): the phases come from the boundary, not from the sizes.
+    first = definition.remaining_boundaries[:1]
+    phases = [samples * length for length in (*first, epochs - sum(first))]
+    build: dict[LrPolicy, Callable[[], RateSchedule]] = {
+        LrPolicy.FIXED: lambda: schedules.fixed(total, lr_max=lr_max),
+        LrPolicy.EXPONENTIAL_DECAY: lambda: schedules.exponential_decay(
+            total, lr_max=lr_max, batch_size=step_samples
+        ),
+        LrPolicy.ONE_CYCLE: lambda: schedules.one_cycle(total, lr_max=lr_max, lr_min=lr_min),
+        LrPolicy.WARM_RESTARTS: lambda: schedules.cosine_cycles(
+            each_epoch, lr_max=lr_max, lr_min=lr_min
+        ),
+        LrPolicy.WARM_ADABATCH: lambda: schedules.cosine_cycles(
+            phases, lr_max=lr_max, lr_min=lr_min
+        ),
+        LrPolicy.POLYNOMIAL_RESTARTS: lambda: schedules.polynomial_restarts(
+            each_epoch, lr_max=lr_max, lr_min=lr_min, power=power
+        ),
+    }
+    return build[parameters.lr_policy]()

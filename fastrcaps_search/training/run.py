@@ -1,0 +1,179 @@
+"""One run: a plan and a seed in, epoch records and three values out, resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from fastrcaps_search.capsnet.network import build_network, learned_parameters
+from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
+from fastrcaps_search.metrics import EpochMetrics, RunResult
+from fastrcaps_search.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    load_optimiser,
+    optimiser_state,
+)
+from fastrcaps_search.training.device import Clock
+from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.policy import TrainingPlan
+from fastrcaps_search.training.splits import EpochImages, Splits, mixed_seed
+from fastrcaps_search.training.step import TrainingStep
+
+PROGRESS_SECONDS = 0.5
+
+
+def _ignore(*_: object) -> None:
+    """Take no notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a run tells while it goes on.
+
+    Attributes:
+        on_epoch: Called with the figures of each new epoch, after its checkpoint.
+        on_progress: Called now and then with epoch, images done in it, and images per second.
+        should_stop: Whether to stop; asked before every step.
+    """
+
+    on_epoch: Callable[[EpochMetrics], None] = _ignore
+    on_progress: Callable[[int, int, float], None] = _ignore
+    should_stop: Callable[[], bool] = lambda: False
+
+
+class Run:
+    """One training of one network with one seed.
+
+    Args:
+        plan: What to train.
+        seed: Seed of the initial weights, the order and the shifts.
+        splits: Images on the device.
+        folder: Where to keep checkpoints; ``None`` for none.
+        hooks: What to tell.
+
+    Attributes:
+        epochs: Figures so far; after construction those of the checkpoint, if there was one.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        *,
+        seed: int,
+        splits: Splits,
+        folder: CheckpointFolder | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._plan = plan
+        self._splits = splits
+        self._folder = folder
+        self._hooks = hooks or Hooks()
+        self._device = splits.training.labels.device
+        self._clock = Clock(self._device)
+        self.epochs: list[EpochMetrics] = []
+        # The global generator is used for the initial weights alone, and given back as it was.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mixed_seed(seed, 0))
+            network = build_network(
+                plan.network,
+                decoder=plan.decoder,
+                weight_sharing=plan.weight_sharing,
+                routing_gradient=plan.routing_gradient,
+            )
+        self.network = network.to(self._device).train()
+        self._step = TrainingStep(self.network)
+        self._images = EpochImages(splits.training, seed=seed, shifts=plan.shifts)
+        self._resume()
+
+    def train(self) -> RunResult:
+        """Train to the last epoch.
+
+        Raises:
+            DivergedError: A loss or accuracy is not finite.
+            InterruptedRunError: Asked to stop; the last checkpoint stands.
+            SpaceError: A checkpoint cannot be written.
+        """
+        for epoch in range(len(self.epochs) + 1, self._plan.epochs + 1):
+            self._train_and_keep(epoch)
+        return self.result()
+
+    def result(self) -> RunResult:
+        """Values so far."""
+        parameters = learned_parameters(self.network)
+        return RunResult.from_epochs(self.epochs, parameters=parameters)
+
+    def _train_and_keep(self, epoch: int) -> None:
+        metrics = self._epoch(epoch)
+        if not metrics.is_finite:
+            raise DivergedError(epoch)
+        self.epochs.append(metrics)
+        if self._folder is not None:
+            self._folder.save(self._checkpoint())
+        self._hooks.on_epoch(metrics)
+
+    def _epoch(self, epoch: int) -> EpochMetrics:
+        sizes = self._plan.epoch_batches(epoch)
+        rates = self._plan.epoch_rates(epoch)
+        for size in sorted(set(sizes)):
+            self._step.warm_up(size)
+        self._clock.start()
+        self._steps(epoch, sizes, rates)
+        training_seconds = self._clock.stop()
+        samples = sum(sizes)
+        loss, classification, reconstruction, right = (
+            total / samples for total in self._step.take_sums()
+        )
+        self._clock.start()
+        reached = accuracy(self.network, self._splits.evaluation)
+        return EpochMetrics(
+            epoch=epoch,
+            batch_size=self._plan.batch_sizes[epoch - 1],
+            lr_start=rates[0],
+            lr_end=rates[-1],
+            loss=loss,
+            classification_loss=classification,
+            reconstruction_loss=reconstruction,
+            training_accuracy=right,
+            accuracy=reached,
+            training_seconds=training_seconds,
+            evaluation_seconds=self._clock.stop(),
+            steps=len(sizes),
+            samples=samples,
+        )
+
+    def _steps(self, epoch: int, sizes: list[int], rates: list[float]) -> None:
+        should_stop = self._hooks.should_stop
+        done, told, begun = 0, time.monotonic(), time.monotonic()
+        batches = self._images.epoch(epoch, sizes)
+        for (images, labels), rate in zip(batches, rates, strict=True):
+            if should_stop():
+                raise InterruptedRunError("stopped on request; the last checkpoint stands")
+            self._step(images, labels, rate=rate)
+            done += labels.shape[0]
+            now = time.monotonic()
+            if now - told >= PROGRESS_SECONDS:
+                self._hooks.on_progress(epoch, done, done / (now - begun))
+                told = now
+
+    def _checkpoint(self) -> Checkpoint:
+        network = {
+            name: tensor.detach().contiguous().cpu()
+            for name, tensor in self.network.state_dict().items()
+        }
+        optimiser = optimiser_state(self._step.optimiser, self._step.names)
+        return Checkpoint(network, optimiser, tuple(self.epochs))
+
+    def _resume(self) -> None:
+        checkpoint = self._folder.newest() if self._folder is not None else None
+        if checkpoint is None:
+            return
+        try:
+            self.network.load_state_dict(checkpoint.network)
+        except RuntimeError as error:
+            raise CheckpointError(f"the checkpoint must fit the network: {error}") from error
+        load_optimiser(self._step.optimiser, self._step.names, checkpoint.optimiser)
+        self.epochs = list(checkpoint.epochs)

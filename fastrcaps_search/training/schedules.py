@@ -1,0 +1,160 @@
+"""Learning-rate and batch-size schedules as pure functions of progress.
+
+Progress is counted in samples, so that a batch-size switch never makes the rate jump: a step of
+the formulas is ``samples / batch_size`` of the study (with a constant batch that divides the
+training split this is the optimiser's own step). Equations are those of FasTrCaps (IJCNN 2020,
+arXiv 1905.10142).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+DECAY = 0.96
+DECAY_STEPS = 2000
+ONE_CYCLE_PEAK = 0.45
+"""Fraction of training at which equation 1 has risen to its peak; it falls for as long again."""
+ONE_CYCLE_TAIL = 10.0
+"""The end of training reaches the lower rate divided by this."""
+
+
+class Curve(StrEnum):
+    """Shape of the rate over one segment."""
+
+    CONSTANT = "constant"
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+    COSINE = "cosine"
+    POLYNOMIAL = "polynomial"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of training over which the rate follows one curve.
+
+    Attributes:
+        curve: Shape.
+        start: First sample, counted from the start of training.
+        end: Sample after the last.
+        first: Rate at ``start``.
+        last: Rate that ``end`` would reach.
+        power: Power of a polynomial, or the samples of one decay by ``DECAY``.
+    """
+
+    curve: Curve
+    start: float
+    end: float
+    first: float
+    last: float
+    power: float = 0.0
+
+    def rate(self, samples: float) -> float:
+        """Learning rate after ``samples`` samples."""
+        if self.curve is Curve.CONSTANT:
+            return self.first
+        if self.curve is Curve.EXPONENTIAL:
+            return float(self.first * DECAY ** ((samples - self.start) / self.power))
+        t = (samples - self.start) / (self.end - self.start)
+        if self.curve is Curve.LINEAR:
+            return self.first + (self.last - self.first) * t
+        if self.curve is Curve.COSINE:
+            return self.last + (self.first - self.last) * 0.5 * (1.0 + math.cos(math.pi * t))
+        return float(self.last + (self.first - self.last) * (1.0 - t) ** self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class RateSchedule:
+    """Learning rate over a whole training: segments without gaps, in order."""
+
+    segments: tuple[Segment, ...]
+
+    def __call__(self, samples: int) -> float:
+        """Learning rate of the step that begins after ``samples`` samples."""
+        starts = [segment.start for segment in self.segments]
+        return self.segments[max(bisect_right(starts, samples) - 1, 0)].rate(samples)
+
+    def epoch_rates(self, start: int, sizes: Sequence[int]) -> list[float]:
+        """Rates of successive steps whose batches have ``sizes`` samples."""
+        rates = []
+        for size in sizes:
+            rates.append(self(start))
+            start += size
+        return rates
+
+
+def fixed(total: int, *, lr_max: float) -> RateSchedule:
+    """``lr_max`` throughout."""
+    return RateSchedule((Segment(Curve.CONSTANT, 0, total, lr_max, lr_max),))
+
+
+def exponential_decay(total: int, *, lr_max: float, batch_size: int) -> RateSchedule:
+    """``lr_max * 0.96^(step / 2000)``, without steps in it."""
+    period = float(DECAY_STEPS * batch_size)
+    last = lr_max * DECAY ** (total / period)
+    return RateSchedule((Segment(Curve.EXPONENTIAL, 0, total, lr_max, last, period),))
+
+
+def one_cycle(total: int, *, lr_max: float, lr_min: float) -> RateSchedule:
+    """Equation 1: up over 45 % of training, down over 45 %, then towards ``lr_min / 10``."""
+    peak, foot = ONE_CYCLE_PEAK * total, 2 * ONE_CYCLE_PEAK * total
+    return RateSchedule(
+        (
+            Segment(Curve.LINEAR, 0, peak, lr_min, lr_max),
+            Segment(Curve.LINEAR, peak, foot, lr_max, lr_min),
+            Segment(Curve.LINEAR, foot, total, lr_min, lr_min / ONE_CYCLE_TAIL),
+        )
+    )
+
+
+def cosine_cycles(lengths: Sequence[int], *, lr_max: float, lr_min: float) -> RateSchedule:
+    """Equation 2: one cosine per cycle, each of exactly its own length in samples.
+
+    ``warm_restarts`` has a cycle per epoch; ``warm_adabatch`` one per batch-size phase
+    (algorithm 4).
+    """
+    return _cycles(Curve.COSINE, lengths, lr_max, lr_min, 0.0)
+
+
+def polynomial_restarts(
+    lengths: Sequence[int], *, lr_max: float, lr_min: float, power: float
+) -> RateSchedule:
+    """``lr_min + (lr_max - lr_min) * (1 - t)^power`` per cycle (Mishra and Sarawadekar 2019)."""
+    return _cycles(Curve.POLYNOMIAL, lengths, lr_max, lr_min, power)
+
+
+def _cycles(
+    curve: Curve, lengths: Sequence[int], lr_max: float, lr_min: float, power: float
+) -> RateSchedule:
+    segments = []
+    start = 0
+    for length in lengths:
+        segments.append(Segment(curve, start, start + length, lr_max, lr_min, power))
+        start += length
+    return RateSchedule(tuple(segments))
+
+
+def adabatch_sizes(epochs: int, *, boundaries: Sequence[int], exponent: int | None) -> list[int]:
+    """Batch size of each epoch (algorithm 3): 1, then 2^P, 2^(P+1), ... after each boundary.
+
+    Args:
+        epochs: Epochs of the training.
+        boundaries: Last epoch (from 1) of each phase but the final one.
+        exponent: P; may be ``None`` where no boundary lies below ``epochs``.
+    """
+    sizes = []
+    for epoch in range(1, epochs + 1):
+        phase = sum(boundary < epoch for boundary in boundaries)
+        if phase and exponent is None:
+            raise ValueError(f"an exponent is needed: epoch {epoch} lies above a boundary")
+        sizes.append(1 if not phase else 2 ** ((exponent or 0) + phase - 1))
+    return sizes
+
+
+def batches(samples: int, size: int) -> list[int]:
+    """Sizes of an epoch's batches; the last short one is kept."""
+    whole, rest = divmod(samples, size)
+    return [size] * whole + ([rest] if rest else [])

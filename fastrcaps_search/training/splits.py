@@ -1,0 +1,135 @@
+"""Images on the device: training, evaluation and test splits, drawn and shifted there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastrcaps_search.definition import data_facts
+from fastrcaps_search.definition.choices import EvaluateOn
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.training.data_sets import Images
+
+SIDE = 28
+LARGEST_SHIFT = 2
+PADDED = SIDE + 2 * LARGEST_SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Images of one split.
+
+    Attributes:
+        images: uint8 [N, 28, 28].
+        labels: int64 [N].
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Successive batches in order: float32 [B, 1, 28, 28] in [0, 1] and int64 [B]."""
+        for start in range(0, len(self), size):
+            images = self.images[start : start + size, None].float().div_(255.0)
+            yield images, self.labels[start : start + size]
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The splits of a study on one device.
+
+    Attributes:
+        training: Seen by the optimiser.
+        evaluation: Gives the accuracy after each epoch.
+        test: Read once for the front of a search; the same as ``evaluation`` in a study that
+            follows the paper's protocol.
+    """
+
+    training: Split
+    evaluation: Split
+    test: Split
+
+
+def make_splits(definition: StudyDefinition, images: Images, *, device: torch.device) -> Splits:
+    """Split the data set as the study says and move it to the device."""
+
+    def split(pictures: object, labels: object) -> Split:
+        return Split(
+            torch.as_tensor(pictures, dtype=torch.uint8).to(device),
+            torch.as_tensor(labels).to(device=device, dtype=torch.int64),
+        )
+
+    test = split(images.test_images, images.test_labels)
+    used = definition.split_size
+    training = split(images.train_images[:used], images.train_labels[:used])
+    if definition.evaluate_on is EvaluateOn.TEST:
+        return Splits(training=training, evaluation=test, test=test)
+    held_out = data_facts.validation_size(definition.data_set)
+    evaluation = split(images.train_images[-held_out:], images.train_labels[-held_out:])
+    return Splits(training=training, evaluation=evaluation, test=test)
+
+
+class EpochImages:
+    """The batches of training epochs: permuted, gathered, shifted, all on the device.
+
+    The order and the shifts of an epoch depend on the run's seed and the epoch alone, not on the
+    batch size nor on earlier epochs: trials with equal seeds see the same images in the same
+    order, and a resumed run needs no random state but these two numbers.
+
+    Args:
+        split: The training split.
+        seed: Seed of the run.
+        shifts: Whether to shift each image by up to 2 pixels each way, zero-padded.
+    """
+
+    def __init__(self, split: Split, *, seed: int, shifts: bool) -> None:
+        self._seed = seed
+        self._shifts = shifts
+        self._labels = split.labels
+        device = split.labels.device
+        padding = [LARGEST_SHIFT] * 4
+        self._padded = torch.nn.functional.pad(split.images, padding).reshape(-1)
+        rows = torch.arange(SIDE, device=device)
+        self._window = (rows[:, None] * PADDED + rows[None, :]).reshape(1, -1)
+
+    def epoch(self, epoch: int, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of ``epoch`` (from 1) with these sizes.
+
+        Yields:
+            float32 [B, 1, 28, 28] in [0, 1] and int64 labels [B].
+        """
+        order, corners = self._draw(epoch)
+        start = 0
+        for size in sizes:
+            chosen = order[start : start + size]
+            places = corners[start : start + size, None] + self._window
+            images = self._padded[places].float().div_(255.0)
+            yield images.view(-1, 1, SIDE, SIDE), self._labels[chosen]
+            start += size
+
+    def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Permutation of the split, and where the shifted window of each image begins."""
+        count = self._labels.shape[0]
+        device = self._labels.device
+        generator = torch.Generator(device=device).manual_seed(mixed_seed(self._seed, epoch))
+        order = torch.randperm(count, generator=generator, device=device)
+        if self._shifts:
+            high = 2 * LARGEST_SHIFT + 1
+            moved = torch.randint(high, (count, 2), generator=generator, device=device)
+        else:
+            moved = torch.full((count, 2), LARGEST_SHIFT, device=device)
+        corners = order * PADDED**2 + moved[:, 0] * PADDED + moved[:, 1]
+        return order, corners
+
+
+def mixed_seed(seed: int, *parts: int) -> int:
+    """A seed that depends on all its parts, equal on every machine; 63 bits."""
+    text = ",".join(str(part) for part in (seed, *parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -1,0 +1,198 @@
+"""Hypervolume against counting unit cells and against inclusion-exclusion."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrcaps_search.front.hypervolume import (
+    hypervolume,
+    hypervolume_fraction,
+    hypervolume_history,
+    reference_point,
+)
+
+NAN = math.nan
+INF = math.inf
+SIDE = 5
+
+GRID_VALUES = st.integers(0, SIDE + 1).map(float)
+FLOATS = st.floats(-50.0, 50.0, allow_subnormal=False)
+
+
+def rows_of(
+    values: st.SearchStrategy[float], *, smallest: int = 0, largest: int = 25
+) -> st.SearchStrategy[list[list[float]]]:
+    """Return sets of rows of three values."""
+    return st.lists(st.lists(values, min_size=3, max_size=3), min_size=smallest, max_size=largest)
+
+
+def counted(rows: list[list[float]], *, width: int = 3) -> int:
+    """Count the unit cells of the grid [0, SIDE]^width that some finite row dominates."""
+    valid = [row for row in rows if all(math.isfinite(value) for value in row)]
+    cells = itertools.product(range(SIDE), repeat=width)
+    return sum(
+        any(all(a <= b for a, b in zip(row, cell, strict=True)) for row in valid) for cell in cells
+    )
+
+
+def included_and_excluded(rows: list[list[float]], reference: list[float]) -> float:
+    """Add the boxes of single rows, take away those of pairs, add those of triples, ..."""
+    total = 0.0
+    for size in range(1, len(rows) + 1):
+        for subset in itertools.combinations(rows, size):
+            corner = [max(column) for column in zip(*subset, strict=True)]
+            sides = [max(0.0, r - c) for r, c in zip(reference, corner, strict=True)]
+            total += (-1) ** (size + 1) * math.prod(sides)
+    return total
+
+
+def with_holes(rows: list[list[float]]) -> list[list[float]]:
+    """Put rows that are not finite, but good otherwise, before, between and after the rows."""
+    holes = [[NAN, -99.0, -99.0], [-99.0, -INF, -99.0], [INF, -99.0, NAN]]
+    middle = len(rows) // 2
+    return [*holes, *rows[:middle], *holes, *rows[middle:], *holes]
+
+
+def test_by_hand() -> None:
+    # Boxes 3x1 and 1x3 up to (4, 4), sharing 1x1.
+    assert hypervolume([[1.0, 3.0], [3.0, 1.0]], reference=[4.0, 4.0]) == 5.0
+    # Up to the ideal point (1, 1) the whole box is 3x3.
+    fraction = hypervolume_fraction([[1.0, 3.0], [3.0, 1.0]], reference=[4.0, 4.0])
+    assert fraction == pytest.approx(5 / 9)
+
+
+@settings(deadline=None)
+@given(rows_of(GRID_VALUES))
+def test_equals_the_count_of_dominated_cells(rows: list[list[float]]) -> None:
+    expected = counted(rows)
+    assert hypervolume(rows or np.empty((0, 3)), reference=[SIDE] * 3) == expected
+    assert hypervolume(with_holes(rows), reference=[SIDE] * 3) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(GRID_VALUES, min_size=2, max_size=2), min_size=1, max_size=25))
+def test_equals_the_count_of_dominated_cells_in_two_objectives(rows: list[list[float]]) -> None:
+    assert hypervolume(rows, reference=[SIDE] * 2) == counted(rows, width=2)
+
+
+@settings(deadline=None)
+@given(rows_of(FLOATS, smallest=1, largest=6))
+def test_equals_inclusion_and_exclusion(rows: list[list[float]]) -> None:
+    reference = [20.0, 30.0, 40.0]
+    expected = included_and_excluded(rows, reference)
+    assert hypervolume(rows, reference=reference) == pytest.approx(expected, rel=1e-9, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(rows_of(FLOATS, smallest=1), st.randoms(use_true_random=False))
+def test_order_and_copies_do_not_matter(rows: list[list[float]], random: Random) -> None:
+    shuffled = [*rows, *rows]
+    random.shuffle(shuffled)
+    reference = [20.0, 30.0, 40.0]
+    expected = hypervolume(rows, reference=reference)
+    assert hypervolume(shuffled, reference=reference) == pytest.approx(expected, rel=1e-12)
+
+
+@settings(deadline=None)
+@given(rows_of(FLOATS, smallest=1))
+def test_fraction_is_the_volume_over_the_box_and_bounded(rows: list[list[float]]) -> None:
+    reference = [51.0, 52.0, 53.0]
+    volume = hypervolume(rows, reference=reference)
+    box = math.prod(r - min(c) for r, c in zip(reference, zip(*rows, strict=True), strict=True))
+    fraction = hypervolume_fraction(with_holes(rows), reference=reference)
+    assert fraction == pytest.approx(volume / box, rel=1e-9)
+    assert 0.0 < fraction <= 1.0
+
+
+@settings(deadline=None)
+@given(rows_of(FLOATS, smallest=1))
+def test_own_reference_lets_every_row_count(rows: list[list[float]]) -> None:
+    reference = reference_point(with_holes(rows))
+    assert (reference > np.array(rows).max(axis=0)).all()
+    assert 0.0 < hypervolume_fraction(rows, reference=reference) <= 1.0
+
+
+@settings(deadline=None)
+@given(rows_of(FLOATS))
+def test_history_is_the_volume_of_every_beginning(rows: list[list[float]]) -> None:
+    holed = with_holes(rows)
+    reference = [20.0, 30.0, 40.0]
+    history = hypervolume_history(holed, reference=reference)
+    expected = [
+        hypervolume(holed[: count + 1], reference=reference) for count in range(len(holed))
+    ]
+    assert history.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert (np.diff(history) >= 0).all()
+
+
+def test_history_by_hand() -> None:
+    rows = [[NAN, 0.0], [4, 0], [3, 3], [1, 3], [3, 1], [3, 1], [3, 2], [INF, 0], [0, 0]]
+    history = hypervolume_history(np.array(rows), reference=[4, 4])
+    assert history.tolist() == [0, 0, 1, 3, 5, 5, 5, 5, 16]
+
+
+def test_single_row_is_a_box() -> None:
+    assert hypervolume([[-1.0, 2.0, 3.0]], reference=[1.0, 5.0, 7.0]) == 2.0 * 3.0 * 4.0
+    assert hypervolume_fraction([[-1.0, 2.0, 3.0]], reference=[1.0, 5.0, 7.0]) == 1.0
+
+
+def test_fraction_with_real_units() -> None:
+    # Accuracy lost, seconds and parameters differ by ten powers of ten.
+    rows = [[-0.99, 600.0, 8_215_728.0], [-0.98, 300.0, 6_708_400.0]]
+    reference = [-0.97, 700.0, 9_000_000.0]
+    first = 0.02 * 100 * 784_272
+    second = 0.01 * 400 * 2_291_600
+    shared = 0.01 * 100 * 784_272
+    box = 0.02 * 400 * 2_291_600
+    expected = (first + second - shared) / box
+    assert hypervolume_fraction(rows, reference=reference) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([], id="empty"),
+        pytest.param([[NAN, 1.0]], id="nan"),
+        pytest.param([[-INF, 1.0]], id="infinite"),
+        pytest.param([[4.0, 1.0]], id="on the edge"),
+        pytest.param([[9.0, 1.0], [1.0, 9.0]], id="outside"),
+    ],
+)
+def test_nothing_inside_is_zero(rows: list[list[float]]) -> None:
+    assert hypervolume(rows, reference=[4.0, 4.0]) == 0.0
+    assert hypervolume_fraction(rows, reference=[4.0, 4.0]) == 0.0
+    assert hypervolume_history(rows, reference=[4.0, 4.0]).tolist() == [0.0] * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param([[1.0, 10.0], [3.0, 30.0]], [3.2, 32.0], id="ten percent further"),
+        pytest.param([[-5.0, 0.0]], [-4.5, 1.0], id="single row"),
+        pytest.param([[2.0, -1.0], [2.0, -3.0]], [2.2, -0.8], id="one objective constant"),
+        pytest.param([[1.0, 1.0], [NAN, 99.0], [99.0, INF], [2.0, 2.0]], [2.1, 2.1], id="holes"),
+        pytest.param([[1e17], [1e17 - 16.0]], [1e17 + 16.0], id="margin below rounding"),
+    ],
+)
+def test_reference_point_by_hand(rows: list[list[float]], expected: list[float]) -> None:
+    assert reference_point(rows).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rows", [[], [[NAN, 1.0], [INF, 2.0]]])
+def test_reference_point_needs_a_finite_row(rows: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match="at least one row of finite values, got none"):
+        reference_point(rows)
+
+
+@pytest.mark.parametrize("reference", [[1.0], [1.0, 2.0, 3.0], [1.0, NAN], [INF, 1.0], 4.0])
+def test_reference_must_fit(reference: list[float]) -> None:
+    for function in (hypervolume, hypervolume_fraction, hypervolume_history):
+        with pytest.raises(ValueError, match="reference must be 2 finite values"):
+            function([[0.0, 0.0]], reference=reference)

@@ -1,0 +1,254 @@
+"""Hand-made records, and a browser that says everything it is unhappy about."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.report.page import write_report
+from fastrcaps_search.store.records import (
+    EpochRecord,
+    Failure,
+    LeaseRecord,
+    RunRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+
+SETTING = RunSetting("cpu", "Test CPU @ 2 GHz", "2.14.1", "fp32", 1, "batched")
+
+FLAGS = [
+    "--no-sandbox",
+    "--headless",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+]
+
+# policy, batch policy, P, decoder, shared weights; accuracy, seconds, parameters. By hand: nothing
+# beats 5, 7, 9 (highest, fastest, smallest) nor 2 and 8; 0 and 4 lose to 8, 1 and 10 to 5,
+# 3 to 2, 6 to 2.
+TRIALS: list[tuple[tuple[str, str | None, int | None, str, bool], tuple[float, float, int]]] = [
+    (("fixed", "constant", None, "full", False), (0.938, 96.1, 1_915_440)),
+    (("one_cycle", "constant", None, "full", False), (0.952, 95.0, 1_915_440)),
+    (("warm_adabatch", None, 4, "reduced", False), (0.962, 118.0, 1_841_712)),
+    (("exponential_decay", "adabatch", 3, "reduced", False), (0.957, 171.0, 1_841_712)),
+    (("fixed", "constant", None, "reduced", False), (0.931, 97.2, 1_841_712)),
+    (("warm_adabatch", None, 3, "full", False), (0.970, 94.0, 1_915_440)),
+    (("fixed", "adabatch", 4, "reduced", False), (0.944, 150.5, 1_841_712)),
+    (("warm_restarts", "constant", None, "full", True), (0.921, 62.3, 1_557_040)),
+    (("one_cycle", "constant", None, "reduced", True), (0.944, 79.9, 1_483_312)),
+    (("warm_restarts", "adabatch", 5, "reduced", True), (0.948, 104.4, 1_483_312)),
+    (("exponential_decay", "constant", None, "full", False), (0.941, 98.0, 1_915_440)),
+]
+FRONT = [5, 2, 9, 8, 7]
+"""Numbers of the front of ``TRIALS``, worked out by hand, by falling accuracy."""
+
+
+def parameters_of(
+    lr_policy: str = "fixed",
+    batch_policy: str | None = "constant",
+    exponent: int | None = None,
+    decoder: str = "full",
+    sharing: bool = False,
+) -> TrialParameters:
+    named = {
+        "lr_policy": lr_policy,
+        "batch_policy": batch_policy,
+        "adabatch_exponent": exponent,
+        "decoder": decoder,
+        "weight_sharing": sharing,
+    }
+    return TrialParameters.from_dict({k: v for k, v in named.items() if v is not None})
+
+
+def epoch_record(
+    epoch: int, accuracy: float, seconds: float, setting: RunSetting = SETTING, sharing: int = 1
+) -> EpochRecord:
+    metrics = EpochMetrics(
+        epoch=epoch,
+        batch_size=16,
+        lr_start=1e-3,
+        lr_end=1e-3,
+        loss=0.1,
+        classification_loss=0.08,
+        reconstruction_loss=0.02,
+        training_accuracy=accuracy,
+        accuracy=accuracy,
+        training_seconds=seconds,
+        evaluation_seconds=0.5,
+        steps=250,
+        samples=4000,
+    )
+    return EpochRecord(0, 1, "worker-1", metrics, setting, sharing)
+
+
+def curve(accuracy: float, seconds: float, epochs: int = 5) -> tuple[EpochRecord, ...]:
+    """Epochs that climb to ``accuracy`` in the last one."""
+    return tuple(
+        epoch_record(epoch, accuracy - 0.6 * 0.3**epoch * (epoch < epochs), seconds / epochs)
+        for epoch in range(1, epochs + 1)
+    )
+
+
+def complete(
+    number: int,
+    accuracy: float,
+    seconds: float,
+    parameters: float,
+    *,
+    choice: TrialParameters | None = None,
+    **changes: Any,  # noqa: ANN401 - fields of the record
+) -> TrialRecord:
+    run = RunRecord(0, 7, SETTING, True, accuracy, seconds, 5, None)
+    record = TrialRecord(
+        number=number,
+        state=TrialState.COMPLETE,
+        parameters=choice or parameters_of(),
+        configuration_key=str(number),
+        values=Values(accuracy, seconds, float(parameters)),
+        test_accuracy=None,
+        failure=None,
+        token=1,
+        created_at=1000.0 * number,
+        finished_at=1000.0 * number + seconds + 10,
+        runs=(run,),
+        epochs=curve(accuracy, seconds),
+    )
+    return replace(record, **changes)
+
+
+def failed(number: int, failure: Failure, **changes: Any) -> TrialRecord:  # noqa: ANN401
+    record = complete(number, 0.1, 1.0, 1)
+    record = replace(record, state=TrialState.FAILED, values=None, failure=failure, epochs=())
+    return replace(record, **changes)
+
+
+def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # noqa: ANN401
+    record = complete(number, 0.9, 50.0, 1)
+    record = replace(record, state=TrialState.RUNNING, values=None, finished_at=None)
+    return replace(record, epochs=record.epochs[:epochs], **changes)
+
+
+def lease(number: int, *, host: str = "desk") -> LeaseRecord:
+    return LeaseRecord(number, 1, "worker-1", host, "boot", "ns", 1, 1, "cpu", 0.0)
+
+
+@dataclass
+class Records:
+    """The builders above, and the studies that several files use."""
+
+    complete = staticmethod(complete)
+    failed = staticmethod(failed)
+    running = staticmethod(running)
+    lease = staticmethod(lease)
+    parameters_of = staticmethod(parameters_of)
+    epoch_record = staticmethod(epoch_record)
+    setting: RunSetting = SETTING
+    front: list[int] = field(default_factory=lambda: list(FRONT))
+
+    def study(self, *, budget: int = 12, **keys: Any) -> StudyRecord:  # noqa: ANN401
+        values = {
+            "name": "mnist-mini",
+            "network": "capsnet-narrow",
+            "data_set": "mnist-mini",
+            "epochs": 5,
+            "boundaries": [1, 2, 3],
+            **keys,
+        }
+        definition = StudyDefinition.from_dict(values)
+        return StudyRecord(1, definition.name, "uid", definition, 7, budget, 0.0)
+
+    def trials(self) -> list[TrialRecord]:
+        """Eleven complete trials; those on the front have been tested."""
+        return [
+            complete(
+                number,
+                *values,
+                choice=parameters_of(*choice),
+                test_accuracy=values[0] - 0.004 if number in FRONT else None,
+            )
+            for number, (choice, values) in enumerate(TRIALS)
+        ]
+
+
+@pytest.fixture
+def records() -> Records:
+    return Records()
+
+
+@dataclass
+class Opened:
+    """A page that was opened, and what the browser said meanwhile."""
+
+    page: Page
+    said: list[str]
+    requests: list[str]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("needs chromium on the path, which is not installed here")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
+    contexts = []
+
+    def open_it(path: Path, **settings: Any) -> Opened:  # noqa: ANN401 - Playwright's own
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        said: list[str] = []
+        requests: list[str] = []
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        return Opened(page, said, requests)
+
+    yield open_it
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a report at a fixed date and return its path."""
+
+    def write_it(
+        study: StudyRecord,
+        trials: Sequence[TrialRecord],
+        leases: Sequence[LeaseRecord] = (),
+    ) -> Path:
+        path = tmp_path / "reports" / "page.html"
+        written_at = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
+        write_report(study, trials, leases, path=path, written_at=written_at)
+        return path
+
+    return write_it
