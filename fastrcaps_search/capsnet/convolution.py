@@ -19,9 +19,10 @@ from torch.autograd.function import once_differentiable
 STRIDE = 2
 
 # Where columns win, in a whole training step of one thread (Xeon with AVX-512, torch 2.14):
-# 256 channels 1.6x at batch 1, 1.5x at 4, 1.2x to 1.4x at 8, nothing sure above; 64 channels
-# under 10 % at batch 1 and a loss from 4 on.
-_LARGEST_COLUMN_BATCH = 8
+# 256 channels 1.6x at batch 1, 1.5x at 4, 1.25x at 8 and 16, 1.0x to 1.2x at 32; 64 channels
+# 1.04x at batch 1 and a loss from 4 on. Stops at 16 because columns lost at 128 on another
+# maker's cores, where the matrix library was half as fast.
+_LARGEST_COLUMN_BATCH = 16
 _FEWEST_COLUMN_CHANNELS = 256
 
 

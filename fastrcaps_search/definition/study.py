@@ -204,7 +204,7 @@ class StudyDefinition:
             if field.name == "space":
                 values["space"] = None if value is None else value.to_dict()
             elif field.name == "configurations":
-                values["configuration"] = [item.to_dict() for item in value]
+                values["configuration"] = [item.to_dict() for item in value] or None
             elif isinstance(value, tuple):
                 values[field.name] = list(value)
             else:

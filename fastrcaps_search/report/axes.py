@@ -42,7 +42,10 @@ def of(objective: Objective, values: Sequence[float]) -> dict[str, Any]:
         return plain(TITLES[objective], **logarithmic(values))
     low, high = limits(values)
     if objective is ACCURACY:
-        form = {"range": [low, min(high, 1 + (1 - low) * 0.05)], "tickformat": decimals(high - low)}
+        form = {
+            "range": [low, min(high, 1 + (1 - low) * 0.05)],
+            "tickformat": decimals(high - low),
+        }
     elif objective is PARAMETERS:
         form = {"range": [low, high], "tickformat": "~s", "nticks": 6, "tickangle": 0}
     else:

@@ -50,15 +50,11 @@ def tiles(summary: StudySummary, front: Sequence[TrialRecord]) -> tuple[Tile, ..
         extreme("highest accuracy", False, 0, ""),
         extreme("shortest training", True, 1, "\u00a0s"),
         extreme("fewest parameters", True, 2, ""),
-        Tile(
-            "hypervolume", f"{summary.hypervolume:.3f}", f"{_plural(len(front))} on the front"
-        ),
+        Tile("hypervolume", f"{summary.hypervolume:.3f}", f"{_plural(len(front))} on the front"),
     )
 
 
-def protocol(
-    study: StudyRecord, summary: StudySummary, *, version: str
-) -> tuple[Fact, ...]:
+def protocol(study: StudyRecord, summary: StudySummary, *, version: str) -> tuple[Fact, ...]:
     """How the values came to be: split, epochs, devices, versions."""
     definition = study.definition
     found = {
@@ -70,7 +66,10 @@ def protocol(
         "Devices": text.listed(summary.devices),
         "Workers per device": text.listed(summary.sharing),
         "Versions": ", ".join(
-            [f"fastrcaps-search {version}", *(f"torch {found}" for found in summary.torch_versions)]
+            [
+                f"fastrcaps-search {version}",
+                *(f"torch {found}" for found in summary.torch_versions),
+            ]
         ),
         "Hypervolume": _hypervolume(summary),
     }

@@ -58,9 +58,7 @@ class _Group:
     trials: list[int] = field(default_factory=list)
 
 
-def rate_lines(
-    definition: StudyDefinition, trials: Sequence[TrialRecord]
-) -> tuple[RateLine, ...]:
+def rate_lines(definition: StudyDefinition, trials: Sequence[TrialRecord]) -> tuple[RateLine, ...]:
     """The distinct learning-rate schedules of ``trials``."""
     lines = []
     for group in _groups(definition, trials, "rates"):

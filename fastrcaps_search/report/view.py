@@ -195,7 +195,9 @@ def report_view(
         front=front,
         front_rows=tuple(front_rows(records)),
         marks=_marks(views.values()),
-        projections=_projections([view.values for view in views.values() if view.values is not None]),
+        projections=_projections(
+            [view.values for view in views.values() if view.values is not None]
+        ),
         curves=tuple(
             curve for record in records for curve in _curves(views[record.number], record)
         ),

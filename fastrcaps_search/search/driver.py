@@ -18,7 +18,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.admission import enter_study, untested_front
-from fastrcaps_search.store.engine import Location
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 
@@ -230,8 +230,9 @@ def _cpu_workers(target: int) -> int:
 
 def _probe(definition: StudyDefinition, device: str, threads: int) -> dict[str, Any]:
     command = [
-        *(sys.executable, "-P", "-m", "fastrcaps_search.search.probe"),
-        *("--device", device, "--threads", str(threads)),
+        *(sys.executable, "-P", "-m", "fastrcaps_search.training.probe"),
+        *("--device", device, "--threads", str(threads), "--batch-sizes"),
+        *(str(size) for size in estimate.probed_sizes(definition)),
     ]
     try:
         done = subprocess.run(

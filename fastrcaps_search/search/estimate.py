@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
@@ -46,12 +46,8 @@ class StepCosts:
 
 def trial_seconds(definition: StudyDefinition, costs: StepCosts) -> float:
     """Mean training seconds of a trial over the study's assignments, all epochs included."""
-    rates = {"lr_max": definition.lr_max, "lr_min": definition.lr_min}
-    space = definition.space
-    varied = {key: rates[key] for key in rates if space and getattr(space, key)}
-    assignments = islice(definition.assignments(varied), SAMPLED)
     return definition.runs_per_trial * fmean(
-        _training_seconds(definition, parameters, costs) for parameters in assignments
+        _training_seconds(definition, parameters, costs) for parameters in _assignments(definition)
     )
 
 
@@ -62,15 +58,21 @@ def _training_seconds(
     return math.fsum(math.ceil(plan.samples / size) * costs.at(size) for size in plan.batch_sizes)
 
 
-def batch_sizes(definition: StudyDefinition) -> list[int]:
-    """Every batch size that some trial may use, rising."""
+def probed_sizes(definition: StudyDefinition) -> list[int]:
+    """The smallest, a middle and the largest batch size of the study's trials."""
+    found: set[int] = set()
+    for parameters in _assignments(definition):
+        found.update(training_plan(definition, parameters).batch_sizes)
+    sizes = sorted(found)
+    return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
+
+
+def _assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
+    """Assignments to look at, with the study's own rates where the space varies them."""
     rates = {"lr_max": definition.lr_max, "lr_min": definition.lr_min}
     space = definition.space
     varied = {key: rates[key] for key in rates if space and getattr(space, key)}
-    found: set[int] = set()
-    for parameters in islice(definition.assignments(varied), SAMPLED):
-        found.update(training_plan(definition, parameters).batch_sizes)
-    return sorted(found)
+    return islice(definition.assignments(varied), SAMPLED)
 
 
 def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastrcaps_search.store.engine import Location
+from fastrcaps_search.store.place import Location
 
 
 def study_folder(location: Location, study: str) -> Path:

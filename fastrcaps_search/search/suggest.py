@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Sequence
 
 import optuna
@@ -15,7 +14,7 @@ from fastrcaps_search.definition.space import RATES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.store.distributions import distributions
-from fastrcaps_search.store.mirror import frozen_trial
+from fastrcaps_search.store.mirror import frozen_trial, quiet
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.training.splits import mixed_seed
 
@@ -62,19 +61,16 @@ def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
 
 def _shadow(study: StudyRecord, trials: Sequence[TrialRecord]) -> optuna.Study:
     """A study in memory: complete and running trials, and the failed ones as failed."""
-    with warnings.catch_warnings():
-        # Multivariate sampling by groups is marked experimental, which is no news to a user.
-        warnings.simplefilter("ignore")
-        sampler = optuna.samplers.TPESampler(
-            seed=_seed(study, trials), multivariate=True, group=True
+    with quiet():
+        shadow = optuna.create_study(
+            directions=[str(objective.direction) for objective in OBJECTIVES],
+            sampler=optuna.samplers.TPESampler(
+                seed=_seed(study, trials), multivariate=True, group=True
+            ),
         )
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    shadow = optuna.create_study(
-        directions=[str(objective.direction) for objective in OBJECTIVES], sampler=sampler
-    )
-    shadow.add_trials(
-        [frozen_trial(study, t) for t in trials if t.state is not TrialState.FAILED]
-    )
+        shadow.add_trials(
+            [frozen_trial(study, t) for t in trials if t.state is not TrialState.FAILED]
+        )
     return shadow
 
 

@@ -30,7 +30,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.search import files
 from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from fastrcaps_search.store.admission import Admitted, Door, Duty
-from fastrcaps_search.store.engine import locate
+from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store

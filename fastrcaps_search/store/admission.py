@@ -20,7 +20,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import SpaceError, StoreError, StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.differences import difference
-from fastrcaps_search.store.engine import Location, reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, identity
 from fastrcaps_search.store.mirror import Mirror

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,6 +26,11 @@ IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
 def identity(lease: LeaseRecord) -> ProcessIdentity:
     """The process that holds ``lease``."""
     return ProcessIdentity(**{name: getattr(lease, name) for name in IDENTITY_FIELDS})
+
+
+def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:
+    """The leases whose process is not known to be dead."""
+    return [lease for lease in leases if not identity(lease).is_known_dead]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.distributions import distributions
-from fastrcaps_search.store.engine import (
-    BUSY_SECONDS,
-    Location,
-    make_immediate,
-    store_errors,
-)
+from fastrcaps_search.store.engine import BUSY_SECONDS, make_immediate, store_errors
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 
 STATES = {
@@ -50,7 +46,7 @@ class Mirror:
 
     def __init__(self, location: Location, *, create: bool = False) -> None:
         self.location = location
-        with _errors(location), _quiet():
+        with _errors(location), quiet():
             self.storage = optuna.storages.RDBStorage(
                 location.url,
                 engine_kwargs={"connect_args": {"timeout": BUSY_SECONDS}},
@@ -77,7 +73,7 @@ class Mirror:
             StudyDirection.MAXIMIZE if objective.maximise else StudyDirection.MINIMIZE
             for objective in OBJECTIVES
         ]
-        with _errors(self.location), _quiet():
+        with _errors(self.location), quiet():
             try:
                 study_id = self.storage.create_new_study(directions, name)
             except optuna.exceptions.DuplicatedStudyError:
@@ -96,7 +92,7 @@ class Mirror:
 
     def repair(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
         """Make Optuna's trials equal to ours; the admission lock must be held."""
-        with _errors(self.location), _quiet():
+        with _errors(self.location), quiet():
             # By our number, not by Optuna's: another program may have added trials there.
             theirs = {
                 trial.user_attrs.get(NUMBER_KEY): trial
@@ -138,11 +134,16 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Optuna's notes on its experimental parts, which are no news to a user."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def quiet() -> Iterator[None]:
+    """Without Optuna's notes on new studies and experimental parts, which are no news to a user."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 @contextmanager

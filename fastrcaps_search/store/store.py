@@ -16,7 +16,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.engine import Location, reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,

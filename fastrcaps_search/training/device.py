@@ -12,11 +12,22 @@ from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.step import KERNEL
 
 
+def devices() -> list[str]:
+    """Devices of this machine: the cards, then ``cpu``."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [*(f"cuda:{index}" for index in range(count)), "cpu"]
+
+
 def device_name(device: torch.device) -> str:
     """Name of the card, or of the processor and its model."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU {_processor()}"
+
+
+def device_name_of(device: str) -> str:
+    """Name of ``cpu`` or ``cuda:N``."""
+    return device_name(torch.device(device))
 
 
 def _processor() -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import fastrcaps_search
+
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "reports/README.md")
 COMMANDS = {"run", "status", "trials", "front", "report", "studies", "doctor"}
 # The paths in backquotes that name something of the checkout; the rest are made by a run.
@@ -77,3 +79,10 @@ def test_the_folder_map_of_the_readme_names_every_part_of_the_package(checkout: 
     named = set(re.findall(r"^  ([a-z]+)/ ", text, re.MULTILINE))
     package = checkout / "fastrcaps_search"
     assert named == {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+def test_every_python_name_that_the_readme_shows_is_public(checkout: Path) -> None:
+    text = (checkout / "README.md").read_text(encoding="utf-8")
+    used = set(re.findall(r"\bfastrcaps_search\.(\w+)\(", text))
+    assert used
+    assert used <= set(fastrcaps_search.__all__)

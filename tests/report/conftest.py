@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -42,6 +44,8 @@ FLAGS = [
     "--use-angle=swiftshader",
     "--enable-unsafe-swiftshader",
 ]
+
+SHARED = "full.html"
 
 # policy, batch policy, P, decoder, shared weights; accuracy, seconds, parameters. By hand: nothing
 # beats 5, 7, 9 (highest, fastest, smallest) nor 2 and 8; 0 and 4 lose to 8, 1 and 10 to 5,
@@ -136,13 +140,13 @@ def complete(
     return replace(record, **changes)
 
 
-def failed(number: int, failure: Failure, **changes: Any) -> TrialRecord:  # noqa: ANN401
+def failed(number: int, failure: Failure, **changes: Any) -> TrialRecord:  # noqa: ANN401 - fields
     record = complete(number, 0.1, 1.0, 1)
     record = replace(record, state=TrialState.FAILED, values=None, failure=failure, epochs=())
     return replace(record, **changes)
 
 
-def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # noqa: ANN401
+def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # noqa: ANN401 - fields
     record = complete(number, 0.9, 50.0, 1)
     record = replace(record, state=TrialState.RUNNING, values=None, finished_at=None)
     return replace(record, epochs=record.epochs[:epochs], **changes)
@@ -190,18 +194,51 @@ class Records:
         ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def records() -> Records:
     return Records()
 
 
 @dataclass
 class Opened:
-    """A page that was opened, and what the browser said meanwhile."""
+    """A page that was opened from ``path``, and what the browser said meanwhile."""
 
+    path: Path
     page: Page
     said: list[str]
     requests: list[str]
+
+    def complaints(self) -> list[str]:
+        """All but remarks, which the software renderer and Plotly's canvas draw from Chromium."""
+        return [said for said in self.said if not said.startswith("warning")]
+
+    def trials(self, table: str) -> list[int]:
+        """Numbers in the rows of a table."""
+        rows = self.page.locator(f"#{table} tbody tr").all()
+        return [int(row.get_attribute("data-trial") or -1) for row in rows]
+
+    def embedded_front(self) -> list[dict[str, Any]]:
+        """The rows of ``front --json`` that the page carries."""
+        found = json.loads(self.page.locator("#front-data").text_content() or "")
+        return list(found)
+
+
+def open_in(browser: Browser, path: Path, *, before: str = "") -> Opened:
+    """Open a page in a context of its own; ``before`` is a script that runs ahead of its own."""
+    page = browser.new_context().new_page()
+    opened = Opened(path, page, [], [])
+    page.add_init_script(before)
+    page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: opened.said.append(f"error: {error}"))
+    page.on("request", lambda request: opened.requests.append(request.url))
+
+    def dismiss(dialog: Dialog) -> None:
+        opened.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.goto(path.as_uri())
+    return opened
 
 
 @pytest.fixture(scope="session")
@@ -217,38 +254,35 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    contexts = []
+    yield functools.partial(open_in, browser)
+    # The page that the session shares came first and stays.
+    for context in browser.contexts:
+        if not any(page.url.endswith(SHARED) for page in context.pages):
+            context.close()
 
-    def open_it(path: Path, **settings: Any) -> Opened:  # noqa: ANN401 - Playwright's own
-        context = browser.new_context(**settings)
-        contexts.append(context)
-        page = context.new_page()
-        said: list[str] = []
-        requests: list[str] = []
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri())
-        return Opened(page, said, requests)
 
-    yield open_it
-    for context in contexts:
-        context.close()
+def write_at_fixed_date(
+    path: Path,
+    study: StudyRecord,
+    trials: Sequence[TrialRecord],
+    leases: Sequence[LeaseRecord] = (),
+) -> Path:
+    written_at = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
+    write_report(study, trials, leases, path=path, written_at=written_at)
+    return path
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a report at a fixed date and return its path."""
+    """Write a report and return its path."""
+    return functools.partial(write_at_fixed_date, tmp_path / "reports" / "page.html")
 
-    def write_it(
-        study: StudyRecord,
-        trials: Sequence[TrialRecord],
-        leases: Sequence[LeaseRecord] = (),
-    ) -> Path:
-        path = tmp_path / "reports" / "page.html"
-        written_at = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
-        write_report(study, trials, leases, path=path, written_at=written_at)
-        return path
 
-    return write_it
+@pytest.fixture(scope="session")
+def full(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """Eleven complete trials, one failed, one running: opened once, for all tests that look."""
+    failure = Failure("DivergedError", "diverged at epoch 2", "trace", "a.log")
+    trials = [*records.trials(), records.failed(11, failure), records.running(12)]
+    path = tmp_path_factory.mktemp("report") / SHARED
+    write_at_fixed_date(path, records.study(budget=13), trials, [records.lease(12)])
+    return open_in(browser, path)

@@ -1,6 +1,6 @@
 """What this machine trains on, and how fast: measured in a process of its own.
 
-Started as ``python -m fastrcaps_search.search.probe`` with the study's definition as JSON on its
+Started as ``python -m fastrcaps_search.training.probe`` with the study's definition as JSON on its
 standard input; prints one JSON object. The supervisor itself never imports torch.
 """
 
@@ -18,32 +18,31 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.estimate import batch_sizes
-from fastrcaps_search.training.device import Clock, device_name
+from fastrcaps_search.training.device import Clock, device_name, devices
 from fastrcaps_search.training.step import TrainingStep
 
 BUDGET_SECONDS = 0.6
 """Time for the steps of one batch size, after a first step that is not counted."""
-MEASURED_SIZES = 3
 
 
 def main() -> int:
     """Print devices and seconds per step."""
-    parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.search.probe")
+    parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.training.probe")
     parser.add_argument("--device", required=True)
     parser.add_argument("--threads", required=True, type=int)
+    parser.add_argument("--batch-sizes", required=True, type=int, nargs="+")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    devices = found_devices(arguments.device)
-    if not devices:
+    found = found_devices(arguments.device)
+    if not found:
         json.dump({"devices": []}, sys.stdout)
         return 0
     definition = StudyDefinition.from_dict(json.load(sys.stdin))
-    device = torch.device(devices[0])
+    device = torch.device(found[0])
     facts: dict[str, Any] = {
-        "devices": devices,
+        "devices": found,
         "device_name": device_name(device),
-        "step_seconds": step_seconds(definition, device),
+        "step_seconds": step_seconds(definition, device, arguments.batch_sizes),
     }
     json.dump(facts, sys.stdout)
     return 0
@@ -51,8 +50,7 @@ def main() -> int:
 
 def found_devices(wanted: str) -> list[str]:
     """Devices of this machine that ``wanted`` (auto, cpu, cuda, cuda:N) allows."""
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    cards = [f"cuda:{index}" for index in range(count)]
+    *cards, _ = devices()
     if wanted == "cpu" or (wanted == "auto" and not cards):
         return ["cpu"]
     if wanted in ("auto", "cuda"):
@@ -60,10 +58,10 @@ def found_devices(wanted: str) -> list[str]:
     return [wanted] if wanted in cards else []
 
 
-def step_seconds(definition: StudyDefinition, device: torch.device) -> dict[str, float]:
-    """Median seconds of a step at the smallest, a middle and the largest batch size."""
-    sizes = batch_sizes(definition)
-    chosen = {sizes[round(k * (len(sizes) - 1) / (MEASURED_SIZES - 1))] for k in range(3)}
+def step_seconds(
+    definition: StudyDefinition, device: torch.device, sizes: list[int]
+) -> dict[str, float]:
+    """Median seconds of a step of the study's largest network, by batch size."""
     has_capsules = definition.network.has_capsules
     network = build_network(
         definition.network,
@@ -71,7 +69,7 @@ def step_seconds(definition: StudyDefinition, device: torch.device) -> dict[str,
         weight_sharing=False if has_capsules else None,
     ).to(device)
     step = TrainingStep(network)
-    return {str(size): _one_size(step, size, device) for size in sorted(chosen)}
+    return {str(size): _one_size(step, size, device) for size in sizes}
 
 
 def _one_size(step: TrainingStep, size: int, device: torch.device) -> float:

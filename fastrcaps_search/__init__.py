@@ -1,0 +1,43 @@
+"""Search how to train a capsule network: accuracy, training time and size on one front.
+
+The command line and these names are the public interface. They are imported when first used, so
+that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastrcaps_search.api import front, run_study, status, trials
+    from fastrcaps_search.definition.load import load_study
+    from fastrcaps_search.definition.study import StudyDefinition
+    from fastrcaps_search.errors import FastrcapsError
+
+_HOMES = {
+    "FastrcapsError": "errors",
+    "StudyDefinition": "definition.study",
+    "front": "api",
+    "load_study": "definition.load",
+    "run_study": "api",
+    "status": "api",
+    "trials": "api",
+}
+
+__all__ = [
+    "FastrcapsError",
+    "StudyDefinition",
+    "front",
+    "load_study",
+    "run_study",
+    "status",
+    "trials",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

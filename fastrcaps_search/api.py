@@ -1,0 +1,96 @@
+"""The command line's reading and running, from Python; tables are pandas frames."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
+from fastrcaps_search.store.lease import live_leases
+from fastrcaps_search.store.place import DEFAULT_STORAGE, locate
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def run_study(
+    study: str | StudyDefinition,
+    *,
+    trials: int | None = None,
+    storage: str = DEFAULT_STORAGE,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    seed: int | None = None,
+) -> RunOutcome:
+    """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
+
+    Args:
+        study: A shipped name, a study file, or a definition.
+        trials: The study's total of trials.
+        storage: Database, as for ``--storage``.
+        data_dir: Folder with image data.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        workers: Worker processes; chosen when ``None``.
+        seed: Seed of a new study.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    run = StudyRun(
+        RunRequest(
+            definition=load_study(study) if isinstance(study, str) else study,
+            trials=trials,
+            location=locate(storage),
+            data_folder=None if data_dir is None else Path(data_dir).absolute(),
+            device=device,
+            workers=workers,
+            seed=seed,
+        )
+    )
+    try:
+        if not run.is_done():
+            run.train(run.look(), stop=threading.Event(), observe=lambda progress: None)
+        return run.outcome()
+    finally:
+        run.close()
+
+
+def trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+    """Every trial of a stored study, a row each, with the columns of ``trials --json``.
+
+    Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
+    """
+    return _frame(trial_rows(_read(study, storage)[1]))
+
+
+def front(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+    """The trials on the front, with the columns of ``front --json``."""
+    return _frame(front_rows(_read(study, storage)[1]))
+
+
+def status(study: str, *, storage: str = DEFAULT_STORAGE) -> StudySummary:
+    """Counts, hypervolume and time left."""
+    return _read(study, storage)[2]
+
+
+def _read(study: str, storage: str) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
+    store = Store.reading(locate(storage))
+    try:
+        record = store.study(study)
+        found = store.trials(record)
+        return record, found, summarise(record, found, live_leases(store.leases(record)))
+    finally:
+        store.close()
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.json_normalize(rows)

@@ -1,0 +1,220 @@
+"""The commands: their arguments and where each is done. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from fastrcaps_search.store.place import DEFAULT_STORAGE, Location, locate
+
+Add = Callable[[argparse.ArgumentParser], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: As typed.
+        summary: One sentence.
+        example: Arguments of an example.
+        add_arguments: Adds its flags.
+        module: Module of this package that does it, in a function of the command's name.
+    """
+
+    name: str
+    summary: str
+    example: str
+    add_arguments: Add
+    module: str
+
+    def function(self, arguments: argparse.Namespace) -> int:
+        """Import the module and do the command."""
+        module = importlib.import_module(f"fastrcaps_search.cli.{self.module}")
+        return int(getattr(module, self.name)(arguments))
+
+
+def version_line() -> str:
+    """Name and version of the package."""
+    try:
+        return f"fastrcaps-search {metadata.version('fastrcaps-search')}"
+    except metadata.PackageNotFoundError:
+        return "fastrcaps-search (not installed)"
+
+
+def location(arguments: argparse.Namespace) -> Location:
+    """The database that the command is about."""
+    return locate(arguments.storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
+
+
+def data_folder(arguments: argparse.Namespace) -> Path | None:
+    """Folder with image data, if one was named.
+
+    Raises:
+        UsageError: It is not a folder.
+    """
+    given = arguments.data_dir or os.environ.get(DATA_VARIABLE)
+    if not given:
+        return None
+    path = Path(given)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--data-dir must be a folder, got the file {path}")
+    return path.absolute()
+
+
+def _storage(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage",
+        metavar="FILE",
+        help=f"database: a path or sqlite:///path (default: ${STORAGE_VARIABLE} or "
+        f"{DEFAULT_STORAGE} here)",
+    )
+
+
+def _study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--study", metavar="S", required=True, help="name of a shipped study, or a study file"
+    )
+
+
+def _data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help=f"folder with MNIST or Fashion-MNIST (default: ${DATA_VARIABLE})",
+    )
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _stored(parser: argparse.ArgumentParser) -> None:
+    _study(parser)
+    _storage(parser)
+    _json(parser)
+
+
+def _whole(low: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number of at least {low}, got {text!r}"
+            )
+        return value
+
+    return parse
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    _study(parser)
+    parser.add_argument(
+        "--trials",
+        metavar="N",
+        type=_whole(1),
+        help="the study's total of trials, those that are done already included",
+    )
+    _storage(parser)
+    _data(parser)
+    parser.add_argument(
+        "--device", metavar="D", default="auto", type=_device, help="auto, cpu, cuda or cuda:N"
+    )
+    parser.add_argument(
+        "--workers", metavar="W", type=_whole(1), help="worker processes (default: chosen)"
+    )
+    parser.add_argument(
+        "--seed", metavar="K", type=_whole(0), help="seed of a new study (default: 0)"
+    )
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("--quiet", action="store_true", help="print the front alone")
+    volume.add_argument("--verbose", action="store_true", help="print every epoch as a line")
+
+
+def _device(text: str) -> str:
+    kind, separator, index = text.partition(":")
+    if text in ("auto", "cpu", "cuda") or (kind == "cuda" and separator and index.isdecimal()):
+        return text
+    raise argparse.ArgumentTypeError(f"must be auto, cpu, cuda or cuda:N, got {text!r}")
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    _study(parser)
+    _storage(parser)
+    parser.add_argument(
+        "--out", metavar="FILE", help="page to write (default: reports/STUDY.html here)"
+    )
+
+
+def _studies(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", nargs="?", help="a study to check and show in full")
+    _json(parser)
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    _storage(parser)
+    _data(parser)
+    _json(parser)
+
+
+COMMANDS = (
+    Command(
+        "run",
+        "Create a study or go on with it, train on local workers, end with front and report.",
+        "run --study mnist-mini --trials 12",
+        _run,
+        "run",
+    ),
+    Command(
+        "status",
+        "Show the progress of a study.",
+        "status --study mnist-mini",
+        _stored,
+        "show",
+    ),
+    Command(
+        "trials",
+        "List every trial of a study, failed ones with their reason.",
+        "trials --study mnist-mini --json",
+        _stored,
+        "show",
+    ),
+    Command(
+        "front",
+        "List the trials that no other trial beats in accuracy, time and size at once.",
+        "front --study mnist-mini",
+        _stored,
+        "show",
+    ),
+    Command(
+        "report",
+        "Write the HTML page of a study again.",
+        "report --study mnist-mini --out mini.html",
+        _report,
+        "report",
+    ),
+    Command(
+        "studies",
+        "List the shipped studies, or check a study file and show it in full.",
+        "studies mnist-mini",
+        _studies,
+        "studies",
+    ),
+    Command(
+        "doctor",
+        "Show what this machine has: devices, threads, torch, data, store.",
+        "doctor",
+        _doctor,
+        "doctor",
+    ),
+)

@@ -1,0 +1,81 @@
+"""``doctor``: what this machine has."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib import metadata
+
+from fastrcaps_search.cli import commands, output
+from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.search.driver import cores
+from fastrcaps_search.store.store import Store
+
+PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", "moocore")
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print a line per finding; exit code 1 where something is missing that every study needs."""
+    facts = {
+        "fastrcaps-search": commands.version_line().rpartition(" ")[2],
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": cores(),
+        **{package: _version(package) for package in PACKAGES},
+        "devices": _devices(),
+        **{f"data {data_set}": _data(data_set, arguments) for data_set in DataSet},
+        "store": _store(arguments),
+    }
+    if arguments.json:
+        output.print_json(facts)
+    else:
+        width = max(len(key) for key in facts)
+        for key, value in facts.items():
+            print(f"{key.ljust(width)}  {value}")
+    return 1 if "not installed" in facts.values() else 0
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _devices() -> str:
+    try:
+        from fastrcaps_search.training import device  # noqa: PLC0415
+    except ImportError as error:
+        return f"torch cannot be imported: {error}"
+    return ", ".join(f"{name} ({device.device_name_of(name)})" for name in device.devices())
+
+
+def _data(data_set: DataSet, arguments: argparse.Namespace) -> str:
+    from fastrcaps_search.training import data_sets, mini_digits  # noqa: PLC0415
+
+    try:
+        if data_set is DataSet.MNIST_MINI:
+            return str(mini_digits.bundled_file())
+        folder = commands.data_folder(arguments) or data_sets.default_folder()
+        files = data_sets.find_files(data_set, folder=folder)
+    except FastrcapsError as error:
+        return str(error)
+    if files is None:
+        return f"not in {folder}; downloaded there when first needed"
+    return str(next(iter(files.values())).parent)
+
+
+def _store(arguments: argparse.Namespace) -> str:
+    location = commands.location(arguments)
+    if not location.path.exists():
+        return f"{location.path}: none yet; the first run makes it"
+    try:
+        store = Store.reading(location)
+        try:
+            names = ", ".join(store.study_names()) or "no study"
+        finally:
+            store.close()
+    except FastrcapsError as error:
+        return str(error)
+    return f"{location.path}: {names}"

@@ -1,0 +1,121 @@
+"""What ``run`` shows while it trains: live lines on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastrcaps_search.cli import output
+from fastrcaps_search.search.driver import Machine, StudyRun
+from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
+from fastrcaps_search.store.summary import front_rows
+
+
+@contextmanager
+def display(
+    study: StudyRun, machine: Machine, arguments: argparse.Namespace
+) -> Iterator[Observer]:
+    """An observer for the supervisor that prints as much as was asked for."""
+    if arguments.quiet:
+        yield lambda progress: None
+    elif sys.stdout.isatty() and not arguments.verbose:
+        from rich.live import Live  # noqa: PLC0415
+
+        lines = _Lines(study, machine)
+        with Live("", refresh_per_second=4, transient=True) as live:
+            yield lambda progress: live.update(lines.text(progress))
+    else:
+        yield _Plain(study, epochs=arguments.verbose).observe
+
+
+class _Plain:
+    """One line per trial that begins, goes on or ends; per epoch too when asked."""
+
+    def __init__(self, study: StudyRun, *, epochs: bool) -> None:
+        self._study = study
+        self._epochs = epochs
+
+    def observe(self, progress: Progress) -> None:
+        """Print the newest event."""
+        if progress.last is None:
+            return
+        name, event = progress.last
+        line = self._line(progress.workers[name], event)
+        if line:
+            print(f"{name}: {line}", flush=True)
+
+    def _line(self, view: WorkerView, event: dict[str, object]) -> str:
+        kind, trial = event["event"], event.get("trial", view.trial)
+        if kind == "trial":
+            return f"trial {trial} begins: {event['policy']}"
+        if kind == "resumed":
+            return f"trial {trial} continues at epoch {event['epoch']}"
+        if kind == "epoch" and self._epochs:
+            accuracy = float(str(event["accuracy"]))
+            return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+        if kind == "complete":
+            return f"trial {trial} complete: {_values(self._study, int(str(trial)))}"
+        if kind == "failed":
+            return f"trial {trial} failed: {event['reason']}"
+        if kind == "testing":
+            return f"trial {trial} meets the test set"
+        if kind == "untested":
+            return f"trial {trial} cannot meet the test set: {event['reason']}"
+        return ""
+
+
+def _values(study: StudyRun, number: int) -> str:
+    trial = study.outcome().trials[number]
+    if trial.values is None:
+        return "no values"
+    return (
+        f"accuracy {output.fraction(trial.values.accuracy)}, "
+        f"{trial.values.training_seconds:.1f} s, {trial.values.parameters:,.0f} parameters"
+    )
+
+
+class _Lines:
+    """Live lines: one per worker, the front so far, and the time left."""
+
+    def __init__(self, study: StudyRun, machine: Machine) -> None:
+        self._study = study
+        self._began = time.monotonic()
+        self._ended_before = study.outcome().finished
+        self._epochs = study.study.definition.epochs
+        self._front = self._front_line()
+
+    def text(self, progress: Progress) -> str:
+        """All lines."""
+        if progress.last is not None and progress.last[1]["event"] in ("complete", "failed"):
+            self._front = self._front_line()
+        lines = [self._worker(view) for view in progress.workers.values()]
+        return "\n".join([*lines, self._front])
+
+    def _worker(self, view: WorkerView) -> str:
+        if view.doing != "trains":
+            return f"{view.name}  {view.doing}" + (
+                "" if view.trial is None else f" trial {view.trial}"
+            )
+        speed = view.images_per_second
+        return (
+            f"{view.name}  trial {view.trial}  {view.policy}  "
+            f"epoch {view.epoch or 1}/{self._epochs}  {output.fraction(view.accuracy)}  "
+            + ("" if speed is None else f"{speed:,.0f} images/s")
+        )
+
+    def _front_line(self) -> str:
+        outcome = self._study.outcome()
+        best = front_rows(outcome.trials)[:1]
+        ended = outcome.finished - self._ended_before
+        left = self._study.target - outcome.finished
+        eta = (time.monotonic() - self._began) / ended * left if ended else None
+        line = f"{outcome.finished}/{self._study.target} done, time left {output.duration(eta)}"
+        if best:
+            line += (
+                f"; front has {len(front_rows(outcome.trials))} trials, most accurate "
+                f"{best[0]['trial']} with {output.fraction(best[0]['values']['accuracy'])}"
+            )
+        return line

@@ -1,0 +1,71 @@
+"""Tables, numbers and JSON as the commands print them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: object) -> None:
+    """Print JSON, indented, as UTF-8."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns as wide as they need; the last one is left as it is."""
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+TRIAL_HEAD = (
+    *("trial", "state", "policy", "P", "decoder", "shared"),
+    *("accuracy", "test", "seconds", "parameters", "runs", ""),
+)
+
+
+def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """Cells of a trial's row (as ``trials --json`` gives it)."""
+    parameters, values = row["params"], row["values"]
+    policy = parameters["lr_policy"]
+    if parameters.get("batch_policy") == "adabatch":
+        policy += "+adabatch"
+    return (
+        str(row["trial"]),
+        row["state"],
+        policy,
+        _plain(parameters.get("adabatch_exponent")),
+        _plain(parameters.get("decoder")),
+        {True: "yes", False: "no", None: "-"}[parameters.get("weight_sharing")],
+        fraction(values["accuracy"]),
+        fraction(row.get("test_accuracy")),
+        "-" if values["training_seconds"] is None else f"{values['training_seconds']:.1f}",
+        "-" if values["parameters"] is None else f"{values['parameters']:,.0f}",
+        str(row["runs"]),
+        row.get("reason", ""),
+    )
+
+
+def fraction(value: float | None) -> str:
+    """A fraction as per cent."""
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as hours, minutes and seconds."""
+    if seconds is None:
+        return "unknown"
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {whole % 60:02d} s" if minutes else f"{whole} s"
+
+
+def _plain(value: object) -> str:
+    return "-" if value is None else str(value)

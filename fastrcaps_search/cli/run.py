@@ -1,0 +1,119 @@
+"""``run``: create or continue a study, train, print the front, write the page."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli.live import display
+from fastrcaps_search.cli.report import write_page
+from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.errors import InterruptedRunError, RunError
+from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import front_rows
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a study.
+
+    Raises:
+        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        RunError: The budget was not met, or every trial failed.
+    """
+    request = RunRequest(
+        definition=load_study(arguments.study),
+        trials=arguments.trials,
+        location=commands.location(arguments),
+        data_folder=commands.data_folder(arguments),
+        device=arguments.device,
+        workers=arguments.workers,
+        seed=arguments.seed,
+    )
+    with _stopping() as stop:
+        study = StudyRun(request)
+        try:
+            if study.is_done():
+                _say_done(study)
+            else:
+                _train(study, arguments, stop)
+            return _end(study, request)
+        finally:
+            study.close()
+
+
+def _train(study: StudyRun, arguments: argparse.Namespace, stop: threading.Event) -> None:
+    machine = study.look()
+    if not arguments.quiet:
+        print(study.plan_line(machine), flush=True)
+    if stop.is_set():
+        raise InterruptedRunError("interrupted before anything was trained")
+    with display(study, machine, arguments) as observe:
+        study.train(machine, stop=stop, observe=observe)
+
+
+def _say_done(study: StudyRun) -> None:
+    outcome = study.outcome()
+    print(f"{study.study.name}: {outcome.finished}/{study.target} done, nothing to train")
+
+
+def _end(study: StudyRun, request: RunRequest) -> int:
+    """Print the front, write the page, judge."""
+    outcome = study.outcome()
+    rows = front_rows(outcome.trials)
+    if rows:
+        print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
+        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+    store = Store.reading(request.location)
+    try:
+        print(f"\nreport: {write_page(store, outcome.study)}")
+    finally:
+        store.close()
+    return _judge(outcome, study.target)
+
+
+def _judge(outcome: RunOutcome, target: int) -> int:
+    if outcome.exhausted and outcome.finished >= target:
+        print(
+            f"the space has {target} configurations and all have been evaluated: "
+            f"there is none left for a budget of {outcome.study.budget}"
+        )
+    if outcome.all_failed:
+        reasons = {
+            trial.failure.message: trial.number for trial in outcome.trials if trial.failure
+        }
+        raise RunError(
+            "every trial failed: "
+            + "; ".join(f"trial {number}: {reason}" for reason, number in reasons.items())
+        )
+    if outcome.finished < target:
+        raise RunError(
+            f"{outcome.finished}/{target} trials are done, but no worker is left; "
+            "run the same line again"
+        )
+    return 0
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Set the event on Ctrl-C or SIGTERM; a second Ctrl-C ends at once."""
+    stop = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+        print("\nstopping: workers finish their step and save", file=sys.stderr, flush=True)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,99 @@
+"""``status``, ``trials``, ``front``: what is stored, as tables or JSON."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli.names import stored_name
+from fastrcaps_search.store.lease import live_leases
+from fastrcaps_search.store.records import LeaseRecord, StudyRecord
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace) -> Iterator[tuple[Store, StudyRecord]]:
+    """The store for reading, and the study that ``--study`` names."""
+    store = Store.reading(commands.location(arguments))
+    try:
+        yield store, store.study(stored_name(arguments.study))
+    finally:
+        store.close()
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Print counts, hypervolume and workers."""
+    with opened(arguments) as (store, study):
+        leases = live_leases(store.leases(study))
+        summary = summarise(study, store.trials(study), leases)
+    if arguments.json:
+        output.print_json(_status_json(study, summary, leases))
+        return 0
+    print(
+        f"{study.name}: {summary.finished}/{summary.budget} trials done "
+        f"({summary.complete} complete, {summary.stopped} stopped early, "
+        f"{summary.failed} failed), {summary.running} running"
+    )
+    if summary.hypervolume is not None and summary.reference_point is not None:
+        point = summary.reference_point
+        print(
+            f"hypervolume {summary.hypervolume:.4f} of the box below accuracy "
+            f"{point['accuracy']:.4f}, {point['training_seconds']:.1f} s, "
+            f"{point['parameters']:,.0f} parameters"
+        )
+    if summary.finished < summary.budget:
+        print(f"time left: {output.duration(summary.eta_seconds)}")
+    for lease in leases:
+        print(f"{lease.worker} on {lease.device}, {lease.host.split('/')[0]}: trial {lease.number}")
+    return 0
+
+
+def trials(arguments: argparse.Namespace) -> int:
+    """Print every trial."""
+    with opened(arguments) as (store, study):
+        rows = trial_rows(store.trials(study))
+    return _rows(rows, json=arguments.json)
+
+
+def front(arguments: argparse.Namespace) -> int:
+    """Print the trials on the front."""
+    with opened(arguments) as (store, study):
+        rows = front_rows(store.trials(study))
+    return _rows(rows, json=arguments.json)
+
+
+def _rows(rows: list[dict[str, object]], *, json: bool) -> int:
+    if json:
+        output.print_json(rows)
+    else:
+        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+    return 0
+
+
+def _status_json(
+    study: StudyRecord, summary: StudySummary, leases: list[LeaseRecord]
+) -> dict[str, object]:
+    return {
+        "study": study.name,
+        "budget": summary.budget,
+        "complete": summary.complete,
+        "stopped": summary.stopped,
+        "failed": summary.failed,
+        "running": summary.running,
+        "workers": [
+            {
+                "worker": lease.worker,
+                "host": lease.host.split("/")[0],
+                "pid": lease.pid,
+                "device": lease.device,
+                "trial": lease.number,
+            }
+            for lease in leases
+        ],
+        "hypervolume": summary.hypervolume,
+        "eta_seconds": summary.eta_seconds,
+        "reference_point": summary.reference_point,
+    }

@@ -1,0 +1,61 @@
+"""Where a study is stored: which database, and the files beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastrcaps_search.errors import UsageError
+
+DEFAULT_STORAGE = "fastrcaps.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a study is stored.
+
+    Attributes:
+        path: Absolute path of the SQLite file.
+    """
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy's URL."""
+        return f"sqlite:///{self.path}"
+
+    @property
+    def lock_path(self) -> Path:
+        """File whose lock admits one process at a time."""
+        return self.path.with_name(self.path.name + ".lock")
+
+    @property
+    def files(self) -> Path:
+        """Folder of the checkpoints and logs, beside the database."""
+        return self.path.with_name(self.path.stem + "-files")
+
+
+def locate(storage: str) -> Location:
+    """The database that ``--storage`` names: a path, or ``sqlite:///path``.
+
+    Raises:
+        UsageError: Another kind of database. A password in the URL is not repeated.
+    """
+    scheme, separator, rest = storage.partition("://")
+    if not separator:
+        path = storage
+    elif scheme in ("sqlite", "sqlite+pysqlite"):
+        path = rest.removeprefix("/")
+    else:
+        raise UsageError(
+            "storage must be a path or sqlite:///path in this version, "
+            f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
+        )
+    if not path or path == ":memory:" or path.startswith("file:") or "?" in path or "\0" in path:
+        raise UsageError(
+            "storage must name a database file, for example fastrcaps.db or "
+            "sqlite:///folder/fastrcaps.db"
+        )
+    return Location(Path(path).absolute())
