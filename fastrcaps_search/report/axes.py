@@ -38,19 +38,17 @@ def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's
 
 def of(objective: Objective, values: Sequence[float]) -> dict[str, Any]:
     """The axis of an objective over one or more finite values; seconds are on a log scale."""
-    if objective is TRAINING_SECONDS and min(values) > 0:
-        return plain(TITLES[objective], **logarithmic(values))
+    title = TITLES[objective]
     low, high = limits(values)
     if objective is ACCURACY:
-        form = {
-            "range": [low, min(high, 1 + (1 - low) * 0.05)],
-            "tickformat": decimals(high - low),
-        }
-    elif objective is PARAMETERS:
-        form = {"range": [low, high], "tickformat": "~s", "nticks": 6, "tickangle": 0}
-    else:
-        return plain("training time (s)", range=[low, high])
-    return plain(TITLES[objective], **form)
+        # Room above 100 % for the marker, not for values that cannot be.
+        high = min(high, 1 + PADDING * (1 - min(values)) + 1e-3)
+        return plain(title, range=[low, high], tickformat=decimals(high - low))
+    if objective is PARAMETERS:
+        return plain(title, range=[low, high], tickformat="~s", nticks=6, tickangle=0)
+    if min(values) > 0:
+        return plain(title, **logarithmic(values))
+    return plain("training time (s)", range=[low, high])
 
 
 def limits(values: Sequence[float]) -> tuple[float, float]:

@@ -65,12 +65,7 @@ def protocol(study: StudyRecord, summary: StudySummary, *, version: str) -> tupl
         "Seeds": f"from {study.seed}",
         "Devices": text.listed(summary.devices),
         "Workers per device": text.listed(summary.sharing),
-        "Versions": ", ".join(
-            [
-                f"fastrcaps-search {version}",
-                *(f"torch {found}" for found in summary.torch_versions),
-            ]
-        ),
+        "Versions": _versions(summary, version),
         "Hypervolume": _hypervolume(summary),
     }
     if summary.running and summary.eta_seconds:
@@ -127,6 +122,12 @@ def _batch_sizes(definition: StudyDefinition) -> str:
     boundaries = definition.remaining_boundaries
     grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
     return f"{definition.batch_size} where constant; AdaBatch {grows}"
+
+
+def _versions(summary: StudySummary, version: str) -> str:
+    return ", ".join(
+        [f"fastrcaps-search {version}", *map("torch {}".format, summary.torch_versions)]
+    )
 
 
 def _hypervolume(summary: StudySummary) -> str:

@@ -195,9 +195,7 @@ def report_view(
         front=front,
         front_rows=tuple(front_rows(records)),
         marks=_marks(views.values()),
-        projections=_projections(
-            [view.values for view in views.values() if view.values is not None]
-        ),
+        projections=_projections(_finite(views.values())),
         curves=tuple(
             curve for record in records for curve in _curves(views[record.number], record)
         ),
@@ -270,6 +268,10 @@ def _marks(trials: Iterable[TrialView]) -> tuple[Mark, ...]:
     found = {trial.mark for trial in trials}
     tones = list(COLOURS.values())
     return tuple(sorted(found, key=lambda mark: (tones.index(mark.tone), mark.adapts_batch)))
+
+
+def _finite(trials: Iterable[TrialView]) -> list[Values]:
+    return [trial.values for trial in trials if trial.values is not None]
 
 
 def _projections(values: Sequence[Values]) -> tuple[Projection, ...]:

@@ -211,7 +211,7 @@ def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
 def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
     """Why the seconds of complete trials do not compare, if they do not."""
     settings = set(_settings(complete))
-    mixed = {
+    mixed: dict[str, Sequence[object]] = {
         "devices": sorted({setting.device_name for setting in settings}),
         "versions of torch": sorted({setting.torch_version for setting in settings}),
         "numbers of threads": sorted({setting.threads for setting in settings}),
