@@ -91,6 +91,6 @@ def _read(study: str, storage: str) -> tuple[StudyRecord, list[TrialRecord], Stu
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     return pd.json_normalize(rows)

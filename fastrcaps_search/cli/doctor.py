@@ -45,14 +45,14 @@ def _version(package: str) -> str:
 
 def _devices() -> str:
     try:
-        from fastrcaps_search.training import device  # noqa: PLC0415
+        from fastrcaps_search.training import device
     except ImportError as error:
         return f"torch cannot be imported: {error}"
     return ", ".join(f"{name} ({device.device_name_of(name)})" for name in device.devices())
 
 
 def _data(data_set: DataSet, arguments: argparse.Namespace) -> str:
-    from fastrcaps_search.training import data_sets, mini_digits  # noqa: PLC0415
+    from fastrcaps_search.training import data_sets, mini_digits
 
     try:
         if data_set is DataSet.MNIST_MINI:

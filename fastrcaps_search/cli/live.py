@@ -22,7 +22,7 @@ def display(
     if arguments.quiet:
         yield lambda progress: None
     elif sys.stdout.isatty() and not arguments.verbose:
-        from rich.live import Live  # noqa: PLC0415
+        from rich.live import Live
 
         lines = _Lines(study, machine)
         with Live("", refresh_per_second=4, transient=True) as live:

@@ -47,7 +47,9 @@ def status(arguments: argparse.Namespace) -> int:
     if summary.finished < summary.budget:
         print(f"time left: {output.duration(summary.eta_seconds)}")
     for lease in leases:
-        print(f"{lease.worker} on {lease.device}, {lease.host.split('/')[0]}: trial {lease.number}")
+        print(
+            f"{lease.worker} on {lease.device}, {lease.host.split('/')[0]}: trial {lease.number}"
+        )
     return 0
 
 

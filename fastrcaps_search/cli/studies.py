@@ -46,7 +46,10 @@ def _show(definition: StudyDefinition, *, json: bool) -> int:
     for key, value in values.items():
         if value is not None:
             print(f"{key} = {shown(value)}")
-    for title, tables in (("[space]", [space] if space else []), ("[[configuration]]", listed or [])):
+    for title, tables in (
+        ("[space]", [space] if space else []),
+        ("[[configuration]]", listed or []),
+    ):
         for table in tables:
             print(f"\n{title}")
             for key, value in table.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -13,17 +12,31 @@ Word = TypeVar("Word", bound=StrEnum)
 Item = TypeVar("Item")
 
 
-def shown(value: object, *, limit: int = 80) -> str:
+LONGEST_SHOWN = 80
+"""Characters of a wrong value or key that a message repeats."""
+
+
+def shown(value: object) -> str:
     """``value`` as a study file would write it, shortened to one line."""
     if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif isinstance(value, str):
-        text = '"' + value.replace("\n", " ") + '"'
-    elif isinstance(value, list | tuple):
-        text = "[" + ", ".join(shown(item) for item in value) + "]"
-    else:
-        text = str(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return shortened(f'"{value}"')
+    if isinstance(value, list | tuple):
+        items = ("[...]" if isinstance(item, list | tuple) else shown(item) for item in value)
+        return shortened(f"[{', '.join(items)}]")
+    if isinstance(value, dict):
+        return "a table"
+    # Python refuses to write out integers of thousands of digits.
+    huge = isinstance(value, int) and abs(value) >= 10**LONGEST_SHOWN
+    return f"a number of more than {LONGEST_SHOWN} digits" if huge else shortened(str(value))
+
+
+def shortened(text: str) -> str:
+    """``text`` in one line of at most ``LONGEST_SHOWN`` characters, the others escaped."""
+    start = text[: LONGEST_SHOWN + 1]
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in start)
+    return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
 
 
 def listed(words: Iterable[object]) -> str:
@@ -43,12 +56,12 @@ def integer(value: object, key: str, *, low: int, high: int) -> int:
 
 def number(value: object, key: str, *, above: float, high: float) -> float:
     """A finite number greater than ``above`` and at most ``high``."""
-    wrong = isinstance(value, bool) or not isinstance(value, int | float)
-    if wrong or not math.isfinite(value) or not above < value <= high:  # type: ignore[arg-type, operator]  # wrong is tested first
-        raise DefinitionError(
-            f"must be a number above {above:g} and at most {high:g}, got {shown(value)}", key=key
-        )
-    return float(value)  # type: ignore[arg-type]  # tested above
+    # NaN and the infinities are outside every range.
+    if isinstance(value, int | float) and not isinstance(value, bool) and above < value <= high:
+        return float(value)
+    raise DefinitionError(
+        f"must be a number above {above:g} and at most {high:g}, got {shown(value)}", key=key
+    )
 
 
 def boolean(value: object, key: str) -> bool:
@@ -90,7 +103,8 @@ def known_keys(table: dict[str, Any], allowed: Iterable[str], *, prefix: str = "
     for key in table:
         if key not in allowed:
             raise DefinitionError(
-                f"unknown key; allowed are {', '.join(allowed)}", key=f"{prefix}{key}"
+                f"unknown key; allowed are {', '.join(allowed)}",
+                key=f"{prefix}{shortened(key)}",
             )
 
 

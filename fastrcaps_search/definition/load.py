@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.choices import Network
+from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.study import CAPSULE_KEYS, StudyDefinition
 from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = Path(__file__).parent.parent / "studies"
@@ -27,11 +31,19 @@ def load_study(name_or_path: str) -> StudyDefinition:
         UsageError: No such study or file.
     """
     path = find_study(name_or_path)
-    shown = name_or_path if path.parent == SHIPPED else str(path)
+    values = _read(path, seen=())
+    with _naming(path):
+        return StudyDefinition.from_dict(values)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say in which file a definition is wrong; shipped studies go by their names."""
     try:
-        return StudyDefinition.from_dict(_read(path, seen=()))
+        yield
     except DefinitionError as error:
-        raise DefinitionError(error.message, key=error.key, file=error.file or shown) from error
+        place = path.stem if path.parent == SHIPPED else str(path)
+        raise DefinitionError(error.message, key=error.key, file=error.file or place) from error
 
 
 def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
@@ -47,9 +59,12 @@ def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
     if name_or_path in shipped_names():
         return SHIPPED / f"{name_or_path}.toml"
     path = (beside or Path()) / name_or_path
-    if path.is_file():
-        return path
-    came = "a folder" if path.is_dir() else "no such file"
+    try:
+        if path.is_file():
+            return path
+        came = "a folder" if path.is_dir() else "no such file"
+    except OSError as error:
+        came = str(error.strerror)
     raise UsageError(
         f"study {checks.shown(name_or_path)} must be a study file or one of "
         f"{', '.join(shipped_names())}; got {came}"
@@ -57,52 +72,67 @@ def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
 
 
 def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
-    values = _parse(path)
-    if "extends" not in values:
-        return values
-    base = _base(path, values.pop("extends"), seen=seen)
+    with _naming(path):
+        values = _parse(path)
+        # Each file by itself, so that a message names the one that holds the mistake.
+        checks.known_keys(values, ("extends", *STUDY_CHECKS))
+        for key, value in values.items():
+            if key != "extends":
+                STUDY_CHECKS[key](value, key)
+        if "extends" not in values:
+            return values
+        base = _base(path, values.pop("extends"), seen=seen)
     return _merge(base, values)
 
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        raw = path.read_bytes()
-        if len(raw) > LARGEST_FILE_BYTES:
-            raise DefinitionError(f"must be a study file, got {len(raw)} bytes", file=str(path))
-        return tomllib.loads(raw.decode())
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: must be readable, got {error.strerror}") from error
+    if len(raw) > LARGEST_FILE_BYTES:
+        raise DefinitionError(
+            f"must be a study file of at most {LARGEST_FILE_BYTES} bytes, got a larger one"
+        )
+    try:
+        return tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:
-        raise DefinitionError("must be UTF-8 text", file=str(path)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise DefinitionError(f"must be valid TOML: {error}", file=str(path)) from error
+        raise DefinitionError(f"must be UTF-8 text, got another byte at {error.start}") from error
+    except RecursionError as error:
+        raise DefinitionError("must be valid TOML: nested too deeply") from error
+    except ValueError as error:
+        # Not only TOMLDecodeError: Python refuses integers of thousands of digits by itself.
+        raise DefinitionError(f"must be valid TOML: {error}") from error
 
 
 def _base(path: Path, name: object, *, seen: tuple[Path, ...]) -> dict[str, Any]:
+    name = checks.text(name, "extends")
     try:
-        base = find_study(checks.text(name, "extends"), beside=path.parent)
-    except DefinitionError as error:
-        raise DefinitionError(error.message, key=error.key, file=str(path)) from error
+        base = find_study(name, beside=path.parent)
     except UsageError as error:
-        raise DefinitionError(str(error), key="extends", file=str(path)) from error
+        raise DefinitionError(str(error), key="extends") from error
     chain = (*seen, path.resolve())
     if base.resolve() in chain:
         raise DefinitionError(
-            f"must not lead back to itself, got {checks.shown(name)}",
-            key="extends",
-            file=str(path),
+            f"must not lead back to itself, got {checks.shown(name)}", key="extends"
         )
     return _read(base, seen=chain)
 
 
 def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` over ``base``; the space key by key, a list of configurations as a whole."""
+    """``values`` over ``base``; the space key by key, a list of configurations as a whole.
+
+    A network without capsules does not take over their parameters.
+    """
     merged = {**base, **values}
     if "configuration" in values and "space" not in values:
         merged.pop("space", None)
-    elif "space" in values:
-        if "configuration" not in values:
-            merged.pop("configuration", None)
-        if isinstance(values["space"], dict) and isinstance(base.get("space"), dict):
-            merged["space"] = {**base["space"], **values["space"]}
+    elif "space" in values and "configuration" not in values:
+        merged.pop("configuration", None)
+    if "space" in merged and "space" in base:
+        network = Network(merged.get("network", Network.CAPSNET))
+        dropped = () if network.has_capsules else CAPSULE_KEYS
+        kept = {key: value for key, value in base["space"].items() if key not in dropped}
+        merged["space"] = {**kept, **values.get("space", {})}
     return merged

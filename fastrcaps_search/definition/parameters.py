@@ -44,6 +44,12 @@ class TrialParameters:
     lr_min: float | None = None
     batch_size: int | None = None
 
+    def __post_init__(self) -> None:
+        for key, check in PARAMETER_CHECKS.items():
+            value = getattr(self, key)
+            if value is not None or key == "lr_policy":
+                object.__setattr__(self, key, check(value, key))
+
     @property
     def adapts_batch(self) -> bool:
         """Whether the batch size grows during training."""

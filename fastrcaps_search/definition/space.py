@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -39,6 +39,13 @@ class Space:
     lr_min: tuple[float, float] | None = None
     batch_size: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for key in PARAMETER_CHECKS:
+            value = getattr(self, key)
+            # An empty choice is refused but for the capsules, which a network may not have.
+            if value is not None and (value != () or key not in ("decoder", "weight_sharing")):
+                object.__setattr__(self, key, _checked(key, value))
+
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
@@ -61,12 +68,7 @@ class Space:
             DefinitionError: An unknown key, an empty list, a value outside its range.
         """
         checks.known_keys(dict(values), PARAMETER_CHECKS, prefix="space.")
-        found: dict[str, Any] = {}
-        for key, value in values.items():
-            full = f"space.{key}"
-            found[key] = (
-                _range(value, full) if key in RATES else _choices(value, full, PARAMETER_CHECKS[key])
-            )
+        found = {key: _checked(key, value) for key, value in values.items()}
         for key in ("lr_policy", "batch_policy", "adabatch_exponent"):
             found.setdefault(key, DEFAULTS[key])
         return cls(**found)
@@ -117,16 +119,20 @@ def _make(
     )
 
 
-def _choices(value: object, key: str, one: Any) -> tuple[Any, ...]:
-    return checks.choices(value, key, one)
+def _checked(name: str, value: object) -> tuple[Any, ...]:
+    """What the key ``name`` of a space holds, checked."""
+    key = f"space.{name}"
+    if name in RATES:
+        return _range(value, key, PARAMETER_CHECKS[name])
+    return checks.choices(value, key, PARAMETER_CHECKS[name])
 
 
-def _range(value: object, key: str) -> tuple[float, float]:
+def _range(value: object, key: str, one: Callable[[object, str], float]) -> tuple[float, float]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise DefinitionError(
             f"must be a range [lowest, highest], got {checks.shown(value)}", key=key
         )
-    low, high = (PARAMETER_CHECKS[key.removeprefix("space.")](item, key) for item in value)
+    low, high = (one(item, key) for item in value)
     if low >= high:
         raise DefinitionError(
             f"must rise from lowest to highest, got {checks.shown(value)}", key=key

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,17 +17,14 @@ from fastrcaps_search.definition.choices import (
     Precision,
     RoutingGradient,
 )
-from fastrcaps_search.definition.parameters import (
-    LARGEST_BATCH,
-    LARGEST_RATE,
-    TrialParameters,
-)
+from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.space import DEFAULTS, Space
 from fastrcaps_search.errors import DefinitionError
 
-NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-LARGEST_EPOCHS = 10_000
-LARGEST_RUNS = 100
+PLAIN = (bool, int, float, str, type(None))
+CAPSULE_KEYS = ("decoder", "weight_sharing")
+"""Parameters that only a network with capsules has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +75,10 @@ class StudyDefinition:
     configurations: tuple[TrialParameters, ...] = ()
 
     def __post_init__(self) -> None:
+        for key, check in STUDY_CHECKS.items():
+            # A space and configurations have been checked when they were built.
+            if key in FIELDS and (key != "train_images" or self.train_images is not None):
+                object.__setattr__(self, key, check(getattr(self, key), key))
         if (self.space is None) == (not self.configurations):
             raise DefinitionError(
                 "must have either a [space] to search or a list of [[configuration]], "
@@ -127,7 +127,7 @@ class StudyDefinition:
             yield f"configuration {index}", parameters
 
     def _check_batch_sizes(self) -> None:
-        sizes = {"batch_size": (self.batch_size,)}
+        sizes: dict[str, tuple[int, ...]] = {"batch_size": (self.batch_size,)}
         if self.space is not None and self.space.batch_size:
             sizes["space.batch_size"] = self.space.batch_size
         for key, values in sizes.items():
@@ -142,9 +142,14 @@ class StudyDefinition:
         space = self.space
         highest_min = space.lr_min[1] if space and space.lr_min else self.lr_min
         lowest_max = space.lr_max[0] if space and space.lr_max else self.lr_max
-        uses_min = any(p.lr_policy.uses_lr_min for p in self.configurations) or (
-            space is not None and any(policy.uses_lr_min for policy in space.lr_policy)
-        )
+        # Configurations that name a rate of their own are checked one by one.
+        policies = [
+            parameters.lr_policy
+            for parameters in self.configurations
+            if parameters.lr_min is None and parameters.lr_max is None
+        ]
+        policies += space.lr_policy if space else ()
+        uses_min = any(policy.uses_lr_min for policy in policies)
         if uses_min and highest_min >= lowest_max:
             raise DefinitionError(
                 f"must be below lr_max ({lowest_max:g}), got {highest_min:g}",
@@ -157,16 +162,24 @@ class StudyDefinition:
         space = self.space
         if space is None:
             return
-        if not self.network.has_capsules:
-            for key in ("decoder", "weight_sharing"):
-                if getattr(space, key):
-                    raise DefinitionError(
-                        f"must be left out: {self.network} has no capsules", key=f"space.{key}"
-                    )
-        varies = space.batch_size is not None
-        if varies and BatchPolicy.CONSTANT not in space.batch_policy:
+        for key in CAPSULE_KEYS:
+            given = bool(getattr(space, key))
+            if given and not self.network.has_capsules:
+                raise DefinitionError(
+                    f"must be left out: {self.network} has no capsules", key=f"space.{key}"
+                )
+            if self.network.has_capsules and not given:
+                raise DefinitionError(f"must be given for {self.network}", key=f"space.{key}")
+        if space.batch_size is None:
+            return
+        if BatchPolicy.CONSTANT not in space.batch_policy:
             raise DefinitionError(
                 "needs the constant batch policy, which space.batch_policy leaves out",
+                key="space.batch_size",
+            )
+        if set(space.lr_policy) == {LrPolicy.WARM_ADABATCH}:
+            raise DefinitionError(
+                "needs a policy with a constant batch; warm_adabatch has none",
                 key="space.batch_size",
             )
 
@@ -174,7 +187,7 @@ class StudyDefinition:
         def refuse(key: str, message: str) -> None:
             raise DefinitionError(message, key=f"{place}: {key}")
 
-        for key in ("decoder", "weight_sharing"):
+        for key in CAPSULE_KEYS:
             given = getattr(parameters, key) is not None
             if self.network.has_capsules != given:
                 refuse(key, f"must be {'left out' if given else 'given'} for {self.network}")
@@ -188,7 +201,11 @@ class StudyDefinition:
         if parameters.batch_size is not None and parameters.adapts_batch:
             refuse("batch_size", "must be left out where the batch size adapts")
         if parameters.batch_size is not None and parameters.batch_size > self.split_size:
-            refuse("batch_size", f"must be at most the {self.split_size} training images")
+            refuse(
+                "batch_size",
+                f"must be at most the {self.split_size} training images, "
+                f"got {parameters.batch_size}",
+            )
         if parameters.lr_min is not None and not parameters.lr_policy.uses_lr_min:
             refuse("lr_min", f"must be left out: {parameters.lr_policy} has no lower rate")
         low = self.lr_min if parameters.lr_min is None else parameters.lr_min
@@ -234,79 +251,12 @@ class StudyDefinition:
         )
 
 
-PLAIN = (bool, int, float, str, type(None))
+FIELDS = frozenset(field.name for field in fields(StudyDefinition)) - {"space", "configurations"}
 
 
 def _space(table: dict[str, Any], network: Network) -> Space:
     """The space, with the shipped choices for the capsule parameters that are left out."""
     if network.has_capsules:
-        for key in ("decoder", "weight_sharing"):
+        for key in CAPSULE_KEYS:
             table = {key: list(DEFAULTS[key]), **table}
     return Space.from_dict(table)
-
-
-def _name(value: object, key: str) -> str:
-    name = checks.text(value, key)
-    if not NAME_PATTERN.fullmatch(name):
-        raise DefinitionError(
-            "must be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or "
-            f"digit, got {checks.shown(name)}",
-            key=key,
-        )
-    return name
-
-
-def _boundaries(value: object, key: str) -> tuple[int, ...]:
-    found = checks.choices(
-        value, key, lambda item, k: checks.integer(item, k, low=1, high=LARGEST_EPOCHS)
-    )
-    if len(found) > 3 or list(found) != sorted(found):
-        raise DefinitionError(
-            f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
-        )
-    return found
-
-
-def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
-    if not isinstance(value, list) or not value:
-        raise DefinitionError(
-            f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
-        )
-    found = tuple(
-        TrialParameters.from_dict(checks.table(item, key), prefix=f"configuration {index}: ")
-        for index, item in enumerate(value, start=1)
-    )
-    if len(set(found)) != len(found):
-        raise DefinitionError("must not list a configuration twice", key=key)
-    return found
-
-
-def _whole(low: int, high: int) -> Callable[[object, str], int]:
-    return lambda value, key: checks.integer(value, key, low=low, high=high)
-
-
-def _above_zero(high: float) -> Callable[[object, str], float]:
-    return lambda value, key: checks.number(value, key, above=0.0, high=high)
-
-
-STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "name": _name,
-    "network": lambda value, key: checks.choice(value, key, Network),
-    "data_set": lambda value, key: checks.choice(value, key, DataSet),
-    "epochs": _whole(1, LARGEST_EPOCHS),
-    "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
-    "runs_per_trial": _whole(1, LARGEST_RUNS),
-    "batch_size": _whole(1, LARGEST_BATCH),
-    "boundaries": _boundaries,
-    "precision": lambda value, key: checks.choice(value, key, Precision),
-    "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
-    "train_images": _whole(1, 10_000_000),
-    "shifts": checks.boolean,
-    "lr_max": _above_zero(LARGEST_RATE),
-    "lr_min": _above_zero(LARGEST_RATE),
-    "polynomial_power": _above_zero(10.0),
-    "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
-    "space": checks.table,
-    "configuration": _configurations,
-}
-"""Every key of a study file but ``extends``, with the check of its value."""

@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fastrcaps_search.definition.objective import (
-    ACCURACY,
-    OBJECTIVES,
-    PARAMETERS,
-    TRAINING_SECONDS,
-    Objective,
-)
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.report import facts, text
 from fastrcaps_search.report.facts import Fact, Tile
 from fastrcaps_search.report.marks import COLOURS, Mark, mark
+from fastrcaps_search.report.projections import Projection, projections
 from fastrcaps_search.report.schedule_lines import (
     BatchLine,
     RateLine,
@@ -37,13 +30,6 @@ from fastrcaps_search.store.records import (
 )
 from fastrcaps_search.store.summary import failure_reason, front_numbers, front_rows, summarise
 from fastrcaps_search.training.policy import training_plan
-
-PAIRS = (
-    (TRAINING_SECONDS, ACCURACY),
-    (PARAMETERS, ACCURACY),
-    (TRAINING_SECONDS, PARAMETERS),
-)
-"""Objectives along x and y of each projection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +69,6 @@ class TrialView:
     device: str
     note: str
     failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """Two of the objectives.
-
-    Attributes:
-        x: Objective along x, minimised.
-        y: Objective along y.
-        attained: Corners, by x, of what the study attains in these two objectives alone.
-    """
-
-    x: Objective
-    y: Objective
-    attained: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +166,7 @@ def report_view(
         front=front,
         front_rows=tuple(front_rows(records)),
         marks=_marks(views.values()),
-        projections=_projections(_finite(views.values())),
+        projections=projections(_finite(views.values())),
         curves=tuple(
             curve for record in records for curve in _curves(views[record.number], record)
         ),
@@ -272,22 +243,6 @@ def _marks(trials: Iterable[TrialView]) -> tuple[Mark, ...]:
 
 def _finite(trials: Iterable[TrialView]) -> list[Values]:
     return [trial.values for trial in trials if trial.values is not None]
-
-
-def _projections(values: Sequence[Values]) -> tuple[Projection, ...]:
-    if not values:
-        return ()
-    return tuple(Projection(x, y, _attained(values, x, y)) for x, y in PAIRS)
-
-
-def _attained(
-    values: Sequence[Values], x: Objective, y: Objective
-) -> tuple[tuple[float, float], ...]:
-    """Distinct values that nothing dominates in ``x`` and ``y`` alone, by ``x``."""
-    columns = [OBJECTIVES.index(objective) for objective in (x, y)]
-    rows = [tuple(value.as_tuple()[column] for column in columns) for value in values]
-    mask = front_mask(minimisation_view(rows, maximise=(x.maximise, y.maximise)))
-    return tuple(sorted({(row[0], row[1]) for row, on in zip(rows, mask, strict=True) if on}))
 
 
 def _curves(view: TrialView, record: TrialRecord) -> list[LearningCurve]:

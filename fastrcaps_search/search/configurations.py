@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import lru_cache
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.policy import training_plan
+from fastrcaps_search.training.policy import TrainingPlan, training_plan
+from fastrcaps_search.training.schedules import RateSchedule
+
+NO_RATES = RateSchedule(())
+
+
+COMPARED_BY_STEP = 8
+"""Steps of an epoch up to which its rates are compared one by one. Different curves may agree in
+so few places (all that start at the highest rate do in an epoch of one step); over more steps
+they do not."""
 
 
 def configuration_key(definition: StudyDefinition, parameters: TrialParameters) -> str:
     """Equal for two assignments exactly when their trainings are step by step the same."""
     plan = training_plan(definition, parameters)
-    return hashlib.sha256(repr(plan).encode()).hexdigest()
+    course = [_epoch_course(plan, epoch) for epoch in range(1, plan.epochs + 1)]
+    return hashlib.sha256(repr((replace(plan, rates=NO_RATES), course)).encode()).hexdigest()
+
+
+def _epoch_course(plan: TrainingPlan, epoch: int) -> object:
+    """The rates of an epoch; where it has many steps, the curves that they lie on."""
+    if plan.samples <= COMPARED_BY_STEP * plan.batch_sizes[epoch - 1]:
+        return plan.epoch_rates(epoch)
+    return plan.rates.between((epoch - 1) * plan.samples, epoch * plan.samples)
 
 
 @lru_cache(maxsize=8)

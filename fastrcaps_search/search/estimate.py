@@ -30,7 +30,10 @@ class StepCosts:
     seconds: Mapping[int, float]
 
     def at(self, size: int) -> float:
-        """Seconds of a step of ``size``: linear between measured sizes, in proportion beyond."""
+        """Seconds of a step of ``size``: linear between the measured sizes.
+
+        In proportion above the largest; as long as that of the smallest below it.
+        """
         sizes = sorted(self.seconds)
         place = bisect_left(sizes, size)
         if place < len(sizes) and sizes[place] == size:

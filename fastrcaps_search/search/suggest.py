@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import optuna
+from optuna.study import StudyDirection
 
 from fastrcaps_search.definition.choices import BatchPolicy, LrPolicy
 from fastrcaps_search.definition.objective import OBJECTIVES
@@ -20,6 +21,8 @@ from fastrcaps_search.training.splits import mixed_seed
 
 ASKS = 20
 """Asks of the sampler before an unseen assignment is drawn at random."""
+DRAWS = 1000
+"""Draws from a continuous space before it counts as exhausted."""
 
 
 def propose(
@@ -45,29 +48,46 @@ def propose(
         if definition.space is None:
             key, parameters = next(iter(left.items()))
             return parameters, key
-    shadow = _shadow(study, trials)
-    for _ in range(ASKS):
+    seed = _seed(study, trials)
+    with quiet():
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+    found = _unseen(_shadow(study, trials, sampler), definition, taken, asks=ASKS)
+    if found is None and definition.space.is_finite:
+        key, parameters = random.Random(seed).choice(list(left.items()))
+        return parameters, key
+    return found or _drawn(study, taken, seed=seed)
+
+
+def _unseen(
+    shadow: optuna.Study, definition: StudyDefinition, taken: Container[str], *, asks: int
+) -> tuple[TrialParameters, str] | None:
+    for _ in range(asks):
         parameters = _ask(shadow, definition)
         key = configuration_key(definition, parameters)
         if key not in taken:
             return parameters, key
-    key, parameters = random.Random(_seed(study, trials)).choice(list(left.items()))
-    return parameters, key
+    return None
+
+
+def _drawn(
+    study: StudyRecord, taken: Container[str], *, seed: int
+) -> tuple[TrialParameters, str] | None:
+    """An unseen assignment of a continuous space, drawn at random."""
+    shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
+    return _unseen(shadow, study.definition, taken, asks=DRAWS)
 
 
 def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
     return mixed_seed(study.seed, len(trials)) % 2**32
 
 
-def _shadow(study: StudyRecord, trials: Sequence[TrialRecord]) -> optuna.Study:
-    """A study in memory: complete and running trials, and the failed ones as failed."""
+def _shadow(
+    study: StudyRecord, trials: Sequence[TrialRecord], sampler: optuna.samplers.BaseSampler
+) -> optuna.Study:
+    """A study in memory, without failed trials: they have no values to learn from."""
     with quiet():
-        shadow = optuna.create_study(
-            directions=[str(objective.direction) for objective in OBJECTIVES],
-            sampler=optuna.samplers.TPESampler(
-                seed=_seed(study, trials), multivariate=True, group=True
-            ),
-        )
+        directions = [StudyDirection[objective.direction.name] for objective in OBJECTIVES]
+        shadow = optuna.create_study(directions=directions, sampler=sampler)
         shadow.add_trials(
             [frozen_trial(study, t) for t in trials if t.state is not TrialState.FAILED]
         )

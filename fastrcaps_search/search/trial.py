@@ -71,7 +71,9 @@ class TrialTraining:
             StoreError: The store or the lease is lost; the trial can be continued.
         """
         try:
-            results = [self._run(run) for run in range(self._place.study.definition.runs_per_trial)]
+            results = [
+                self._run(run) for run in range(self._place.study.definition.runs_per_trial)
+            ]
         except (InterruptedRunError, SpaceError, StoreError):
             raise
         except Exception as error:
@@ -111,9 +113,7 @@ class TrialTraining:
         seed = self._place.study.seed + index
         setting = self._setting(stored)
         self._claimed.begin_run(index, seed=seed, setting=setting)
-        folder = checkpoint_folder(
-            self._claimed, study=self._place.study, run=index, seed=seed
-        )
+        folder = checkpoint_folder(self._claimed, study=self._place.study, run=index, seed=seed)
         result = self._open(index, seed, setting, folder).train()
         self._claimed.finish_run(index, result)
         folder.keep_only_weights(result.best_epoch)
@@ -128,9 +128,7 @@ class TrialTraining:
             threads=threads,
         )
 
-    def _open(
-        self, index: int, seed: int, setting: RunSetting, folder: CheckpointFolder
-    ) -> Run:
+    def _open(self, index: int, seed: int, setting: RunSetting, folder: CheckpointFolder) -> Run:
         def on_epoch(metrics: EpochMetrics) -> None:
             self._claimed.store_epoch(index, metrics, setting=setting)
             self._told(index, metrics)

@@ -30,8 +30,8 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.search import files
 from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from fastrcaps_search.store.admission import Admitted, Door, Duty
-from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
+from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
@@ -66,9 +66,9 @@ class Worker:
         stop: threading.Event,
     ) -> None:
         # Torch takes seconds to import; the signals are in place before.
-        from fastrcaps_search.search.suggest import propose  # noqa: PLC0415
-        from fastrcaps_search.search.trial import Workplace  # noqa: PLC0415
-        from fastrcaps_search.training.stage import stage  # noqa: PLC0415
+        from fastrcaps_search.search.suggest import propose
+        from fastrcaps_search.search.trial import Workplace
+        from fastrcaps_search.training.stage import stage
 
         self._store = store
         self._study = study
@@ -125,7 +125,7 @@ class Worker:
         self._door.settle()
 
     def _train(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.trial import TrialTraining  # noqa: PLC0415
+        from fastrcaps_search.search.trial import TrialTraining
 
         claim = claimed.claim
         LOG.info(
@@ -144,7 +144,7 @@ class Worker:
             self._tell("failed", trial=claim.number, reason=failure.message)
 
     def _test(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.testing import read_test_set  # noqa: PLC0415
+        from fastrcaps_search.search.testing import read_test_set
 
         number = claimed.claim.number
         self._tell("testing", trial=number)

@@ -21,10 +21,10 @@ from fastrcaps_search.errors import SpaceError, StoreError, StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.differences import difference
 from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
-from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, identity
 from fastrcaps_search.store.mirror import Mirror
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store, read_leases, read_trials
 from fastrcaps_search.store.summary import front_numbers
@@ -105,8 +105,6 @@ def enter_study(
 
 def _check_ours(location: Location) -> None:
     """Refuse, before anything is written, a database that another program uses."""
-
-
     with store_errors(location):
         engine = reading_engine(location)
         tables = set(sqlalchemy.inspect(engine).get_table_names())
@@ -310,8 +308,6 @@ def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[in
 
     A study that evaluates on the test set has nothing more to read.
     """
-
-
     if study.definition.evaluate_on is EvaluateOn.TEST:
         return []
     return [number for number in front_numbers(trials) if trials[number].test_accuracy is None]

@@ -94,9 +94,7 @@ class ClaimedTrial:
         table = schema.epochs
         with self._fenced() as connection:
             connection.execute(
-                table.delete().where(
-                    self._key(table), table.c.run == run, table.c.epoch > epoch
-                )
+                table.delete().where(self._key(table), table.c.run == run, table.c.epoch > epoch)
             )
 
     def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
@@ -122,9 +120,7 @@ class ClaimedTrial:
         table = schema.runs
         with self._fenced() as connection:
             connection.execute(
-                table.update()
-                .where(self._key(table), table.c.run == run)
-                .values(**asdict(result))
+                table.update().where(self._key(table), table.c.run == run).values(**asdict(result))
             )
 
     def complete(self, values: Values) -> None:
@@ -215,9 +211,7 @@ class ClaimedTrial:
         token = self.claim.token
         with self.store.transaction() as connection:
             held = connection.execute(
-                table.update()
-                .where(self._key(table), table.c.token == token)
-                .values(token=token)
+                table.update().where(self._key(table), table.c.token == token).values(token=token)
             )
             self._require(held.rowcount == 1)
             yield connection

@@ -78,10 +78,9 @@ class Mirror:
                 study_id = self.storage.create_new_study(directions, name)
             except optuna.exceptions.DuplicatedStudyError:
                 study_id = self.storage.get_study_id_from_name(name)
-                if (
-                    self.storage.get_study_directions(study_id) != directions
-                    or self.storage.get_n_trials(study_id)
-                ):
+                if self.storage.get_study_directions(
+                    study_id
+                ) != directions or self.storage.get_n_trials(study_id):
                     raise StoreError(
                         f'{self.location.path} must not hold another program\'s study "{name}"; '
                         "choose another --storage or study name"
@@ -130,7 +129,6 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
         distributions={key: known[key] for key in parameters},
         user_attrs=_attributes(trial),
     )
-
 
 
 @contextmanager

@@ -208,9 +208,7 @@ def _epoch(row: Any) -> EpochRecord:
     )
 
 
-def _trial(
-    row: Any, runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]
-) -> TrialRecord:
+def _trial(row: Any, runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]) -> TrialRecord:
     values = None
     if row.accuracy is not None:
         values = Values(row.accuracy, row.training_seconds, row.parameters)

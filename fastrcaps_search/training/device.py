@@ -35,9 +35,10 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    facts = dict(
-        (part.strip() for part in line.split(":", 1)) for line in lines if line.count(":") == 1
-    )
+    facts = {
+        key.strip(): value.strip()
+        for key, value in (line.split(":") for line in lines if line.count(":") == 1)
+    }
     model = facts.get("model name") or platform.processor() or platform.machine()
     # Virtual machines hide the model's name behind the maker's, but not its number.
     number = facts.get("model")

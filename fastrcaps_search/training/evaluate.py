@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.training.splits import Split
 
 BATCH = 250

@@ -75,9 +75,10 @@ class Run:
         self._device = splits.training.labels.device
         self._clock = Clock(self._device)
         self.epochs: list[EpochMetrics] = []
-        # The global generator is used for the initial weights alone, and given back as it was.
+        # The global generator of the CPU is used for the initial weights alone, and given back as
+        # it was; torch.manual_seed would also seed those of the cards.
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(mixed_seed(seed, 0))
+            torch.default_generator.manual_seed(mixed_seed(seed, 0))
             network = build_network(
                 plan.network,
                 decoder=plan.decoder,
@@ -174,6 +175,7 @@ class Run:
         try:
             self.network.load_state_dict(checkpoint.network)
         except RuntimeError as error:
-            raise CheckpointError(f"the checkpoint must fit the network: {error}") from error
+            reason = " ".join(str(error).split())
+            raise CheckpointError(f"the checkpoint must fit the network: {reason}") from error
         load_optimiser(self._step.optimiser, self._step.names, checkpoint.optimiser)
         self.epochs = list(checkpoint.epochs)

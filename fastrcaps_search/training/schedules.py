@@ -62,8 +62,11 @@ class Segment:
         if self.curve is Curve.LINEAR:
             return self.first + (self.last - self.first) * t
         if self.curve is Curve.COSINE:
-            return self.last + (self.first - self.last) * 0.5 * (1.0 + math.cos(math.pi * t))
-        return float(self.last + (self.first - self.last) * (1.0 - t) ** self.power)
+            fallen = 0.5 * (1.0 - math.cos(math.pi * t))
+        else:
+            fallen = 1.0 - (1.0 - t) ** self.power
+        # Written from the first rate, so that a cycle begins with exactly that.
+        return float(self.first - (self.first - self.last) * fallen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,14 @@ class RateSchedule:
 
     def __call__(self, samples: int) -> float:
         """Learning rate of the step that begins after ``samples`` samples."""
-        starts = [segment.start for segment in self.segments]
-        return self.segments[max(bisect_right(starts, samples) - 1, 0)].rate(samples)
+        return self.segments[self._place(samples)].rate(samples)
+
+    def between(self, start: int, end: int) -> tuple[Segment, ...]:
+        """The segments that the samples from ``start`` up to ``end`` lie in."""
+        return self.segments[self._place(start) : self._place(end - 1) + 1]
+
+    def _place(self, samples: int) -> int:
+        return bisect_right(self.segments, float(samples), key=lambda segment: segment.start) - 1
 
     def epoch_rates(self, start: int, sizes: Sequence[int]) -> list[float]:
         """Rates of successive steps whose batches have ``sizes`` samples."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.network import CapsNet
 
 KERNEL = "eager"
 """Name of the only kernel choice so far; stored with each run."""

@@ -43,7 +43,7 @@ def test_a_place_that_cannot_be_written_is_one_line(records: Records, tmp_path: 
     (tmp_path / "file").touch()
     message = r"must be writable at .*: Not a directory; free"
     with pytest.raises(SpaceError, match=message) as raised:
-        write_report(records.study(), [], [], path=tmp_path / "file" / "page.html")
+        write_report(records.study(), [], [], path=tmp_path / "file" / "deeper" / "page.html")
     assert "\n" not in str(raised.value)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.report.figures import hover
+from fastrcaps_search.report.traces import hover
 from fastrcaps_search.report.view import ReportView, report_view
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@
       if (coarse && !layout.scene) layout.dragmode = false;
       // A narrow place needs the camera further away, or the axes' names are cut off.
       if (layout.scene && place.clientWidth < 420) {
-        for (const axis of ["x", "y", "z"]) layout.scene.camera.eye[axis] *= 1.3;
+        for (const axis of ["x", "y", "z"]) layout.scene.camera.eye[axis] *= 1.45;
       }
       const painted = isDark ? recolour({ data, layout }) : { data, layout };
       Plotly.react(place, painted.data, painted.layout, config);

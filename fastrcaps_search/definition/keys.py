@@ -1,0 +1,111 @@
+"""Every key of a study file, each with the check of its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fastrcaps_search.definition import checks
+from fastrcaps_search.definition.choices import (
+    DataSet,
+    EarlyStopping,
+    EvaluateOn,
+    Network,
+    Precision,
+    RoutingGradient,
+)
+from fastrcaps_search.definition.parameters import (
+    LARGEST_BATCH,
+    LARGEST_RATE,
+    TrialParameters,
+)
+from fastrcaps_search.definition.space import Space
+from fastrcaps_search.errors import DefinitionError
+
+NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+LARGEST_EPOCHS = 10_000
+LARGEST_RUNS = 100
+
+
+def _name(value: object, key: str) -> str:
+    name = checks.text(value, key)
+    if not NAME_PATTERN.fullmatch(name):
+        raise DefinitionError(
+            "must be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or "
+            f"digit, got {checks.shown(name)}",
+            key=key,
+        )
+    return name
+
+
+def _boundaries(value: object, key: str) -> tuple[int, ...]:
+    found = checks.choices(
+        value, key, lambda item, k: checks.integer(item, k, low=1, high=LARGEST_EPOCHS)
+    )
+    if len(found) > 3 or list(found) != sorted(found):
+        raise DefinitionError(
+            f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
+        )
+    return found
+
+
+def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
+    if not isinstance(value, list) or not value:
+        raise DefinitionError(
+            f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
+        )
+    found = tuple(
+        TrialParameters.from_dict(_configuration(item, key), prefix=f"configuration {index}: ")
+        for index, item in enumerate(value, start=1)
+    )
+    if len(set(found)) != len(found):
+        raise DefinitionError("must not list a configuration twice", key=key)
+    return found
+
+
+def _configuration(value: object, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DefinitionError(
+            f"must be one or more [[configuration]] tables, got one that is {checks.shown(value)}",
+            key=key,
+        )
+    return value
+
+
+def _space(value: object, key: str) -> dict[str, Any]:
+    """The table as it is: what it leaves out depends on the network."""
+    found = checks.table(value, key)
+    Space.from_dict(found)
+    return found
+
+
+def _whole(low: int, high: int) -> Callable[[object, str], int]:
+    return lambda value, key: checks.integer(value, key, low=low, high=high)
+
+
+def _above_zero(high: float) -> Callable[[object, str], float]:
+    return lambda value, key: checks.number(value, key, above=0.0, high=high)
+
+
+STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "network": lambda value, key: checks.choice(value, key, Network),
+    "data_set": lambda value, key: checks.choice(value, key, DataSet),
+    "epochs": _whole(1, LARGEST_EPOCHS),
+    "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
+    "runs_per_trial": _whole(1, LARGEST_RUNS),
+    "batch_size": _whole(1, LARGEST_BATCH),
+    "boundaries": _boundaries,
+    "precision": lambda value, key: checks.choice(value, key, Precision),
+    "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
+    "train_images": _whole(1, 10_000_000),
+    "shifts": checks.boolean,
+    "lr_max": _above_zero(LARGEST_RATE),
+    "lr_min": _above_zero(LARGEST_RATE),
+    "polynomial_power": _above_zero(10.0),
+    "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
+    "space": _space,
+    "configuration": _configurations,
+}
+"""Every key but ``extends``: ``(value, key) -> typed value``; the space stays a table."""

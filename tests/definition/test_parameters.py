@@ -1,0 +1,77 @@
+"""One trial's parameters: typed, checked however they are built, and named in one word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.errors import DefinitionError
+
+FULL: dict[str, Any] = {
+    "lr_policy": "one_cycle",
+    "batch_policy": "constant",
+    "decoder": "reduced",
+    "weight_sharing": False,
+    "lr_max": 0.01,
+    "lr_min": 0.001,
+    "batch_size": 8,
+}
+
+
+def test_parameters_survive_json() -> None:
+    parameters = TrialParameters.from_dict(FULL)
+    assert parameters == TrialParameters(
+        lr_policy=LrPolicy.ONE_CYCLE,
+        batch_policy=BatchPolicy.CONSTANT,
+        decoder=Decoder.REDUCED,
+        weight_sharing=False,
+        lr_max=0.01,
+        lr_min=0.001,
+        batch_size=8,
+    )
+    assert parameters.to_dict() == FULL
+    assert TrialParameters.from_dict(json.loads(json.dumps(parameters.to_dict()))) == parameters
+
+
+@pytest.mark.parametrize(
+    ("values", "policy", "adapts"),
+    [
+        ({"lr_policy": "fixed", "batch_policy": "constant"}, "fixed", False),
+        ({"lr_policy": "fixed", "batch_policy": "adabatch"}, "fixed+adabatch", True),
+        ({"lr_policy": "one_cycle", "batch_policy": "adabatch"}, "one_cycle+adabatch", True),
+        ({"lr_policy": "warm_adabatch"}, "warm_adabatch", True),
+        (
+            {"lr_policy": "polynomial_restarts", "batch_policy": "constant"},
+            "polynomial_restarts",
+            False,
+        ),
+    ],
+)
+def test_policy_in_one_word(values: dict[str, Any], policy: str, adapts: bool) -> None:
+    parameters = TrialParameters.from_dict(values)
+    assert (parameters.policy, parameters.adapts_batch) == (policy, adapts)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"lr_policy": "cosine"}, 'got "cosine"'),
+        ({"lr_policy": None}, "lr_policy: must be"),
+        ({"adabatch_exponent": 11}, "must be a whole number from 0 to 10, got 11"),
+        ({"lr_max": 0.0}, "lr_max: must be a number above 0 and at most 1, got 0.0"),
+        ({"weight_sharing": 1}, "weight_sharing: must be true or false, got 1"),
+    ],
+)
+def test_parameters_are_checked_when_built(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        TrialParameters(**{**FULL, **changed})
+    assert message in str(caught.value)
+
+
+def test_words_become_members_of_their_sets() -> None:
+    parameters = TrialParameters(lr_policy="fixed")  # type: ignore[arg-type]  # what is tested
+    assert parameters.lr_policy is LrPolicy.FIXED

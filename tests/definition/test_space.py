@@ -1,0 +1,105 @@
+"""The assignments of a space, against lists written out by hand."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.space import Space
+from fastrcaps_search.errors import DefinitionError
+
+SMALL: dict[str, Any] = {
+    "lr_policy": ["fixed", "warm_adabatch"],
+    "batch_policy": ["constant", "adabatch"],
+    "adabatch_exponent": [2, 5],
+}
+
+
+def assignments(
+    space: Space, *, grows: bool, rates: dict[str, float] | None = None
+) -> list[dict[str, Any]]:
+    return [parameters.to_dict() for parameters in space.parameters(grows=grows, rates=rates)]
+
+
+def test_each_parameter_stands_only_where_it_applies() -> None:
+    fixed, warm = {"lr_policy": "fixed"}, {"lr_policy": "warm_adabatch"}
+    assert assignments(Space.from_dict(SMALL), grows=True) == [
+        {**fixed, "batch_policy": "constant"},
+        {**fixed, "batch_policy": "adabatch", "adabatch_exponent": 2},
+        {**fixed, "batch_policy": "adabatch", "adabatch_exponent": 5},
+        {**warm, "adabatch_exponent": 2},
+        {**warm, "adabatch_exponent": 5},
+    ]
+
+
+def test_the_exponent_is_not_asked_where_no_boundary_remains() -> None:
+    assert assignments(Space.from_dict(SMALL), grows=False) == [
+        {"lr_policy": "fixed", "batch_policy": "constant"},
+        {"lr_policy": "fixed", "batch_policy": "adabatch"},
+        {"lr_policy": "warm_adabatch"},
+    ]
+
+
+def test_batch_sizes_belong_to_the_constant_batch() -> None:
+    space = Space.from_dict({**SMALL, "adabatch_exponent": [3], "batch_size": [8, 32]})
+    fixed = {"lr_policy": "fixed"}
+    assert assignments(space, grows=True) == [
+        {**fixed, "batch_policy": "constant", "batch_size": 8},
+        {**fixed, "batch_policy": "constant", "batch_size": 32},
+        {**fixed, "batch_policy": "adabatch", "adabatch_exponent": 3},
+        {"lr_policy": "warm_adabatch", "adabatch_exponent": 3},
+    ]
+
+
+def test_capsule_choices_multiply() -> None:
+    space = Space.from_dict(
+        {
+            "lr_policy": ["fixed"],
+            "batch_policy": ["constant"],
+            "decoder": ["full", "reduced"],
+            "weight_sharing": [False, True],
+        }
+    )
+    found = [(p.decoder, p.weight_sharing) for p in space.parameters(grows=True)]
+    assert found == list(product([Decoder.FULL, Decoder.REDUCED], [False, True]))
+
+
+def test_rates_are_given_only_to_policies_that_use_them() -> None:
+    space = Space.from_dict(
+        {**SMALL, "batch_policy": ["constant"], "adabatch_exponent": [2], "lr_min": [1e-5, 1e-4]}
+    )
+    assert not space.is_finite
+    assert assignments(space, grows=True, rates={"lr_max": 0.1, "lr_min": 0.01}) == [
+        {"lr_policy": "fixed", "batch_policy": "constant", "lr_max": 0.1},
+        {"lr_policy": "warm_adabatch", "adabatch_exponent": 2, "lr_max": 0.1, "lr_min": 0.01},
+    ]
+
+
+def test_what_is_left_out_is_as_in_the_shipped_study() -> None:
+    space = Space.from_dict({})
+    assert LrPolicy.POLYNOMIAL_RESTARTS not in space.lr_policy
+    assert len(space.lr_policy) == 5
+    assert space.batch_policy == (BatchPolicy.CONSTANT, BatchPolicy.ADABATCH)
+    assert space.adabatch_exponent == (2, 3, 4, 5, 6, 7)
+    assert space.is_finite
+
+
+def test_a_space_is_checked_when_built_from_python() -> None:
+    with pytest.raises(DefinitionError, match=r"^space\.lr_policy: must offer at least one"):
+        Space(lr_policy=(), batch_policy=(BatchPolicy.CONSTANT,), adabatch_exponent=(2,))
+    with pytest.raises(DefinitionError, match=r"^space\.adabatch_exponent: .* 0 to 10, got 11$"):
+        Space(
+            lr_policy=(LrPolicy.FIXED,),
+            batch_policy=(BatchPolicy.CONSTANT,),
+            adabatch_exponent=(11,),
+        )
+    with pytest.raises(DefinitionError, match=r"^space\.lr_max: must rise from lowest to highest"):
+        Space(
+            lr_policy=(LrPolicy.FIXED,),
+            batch_policy=(BatchPolicy.CONSTANT,),
+            adabatch_exponent=(2,),
+            lr_max=(0.1, 0.01),
+        )

@@ -1,0 +1,135 @@
+"""The command as a user types it, in an empty folder, with a study of quick real trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Six trainings of LeNet5 on real digits, listed, so that a number is always the same training.
+LISTED = """
+name = "listed"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 6
+boundaries = [1, 2]
+train_images = 600
+
+[[configuration]]
+lr_policy = "fixed"
+batch_policy = "constant"
+
+[[configuration]]
+lr_policy = "exponential_decay"
+batch_policy = "constant"
+
+[[configuration]]
+lr_policy = "warm_adabatch"
+adabatch_exponent = 2
+
+[[configuration]]
+lr_policy = "fixed"
+batch_policy = "adabatch"
+adabatch_exponent = 2
+
+[[configuration]]
+lr_policy = "one_cycle"
+batch_policy = "constant"
+
+[[configuration]]
+lr_policy = "warm_restarts"
+batch_policy = "constant"
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """Runs the command line in a folder."""
+
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        """The caller's, without the variables that stand for flags."""
+        found = dict(os.environ)
+        for name in ("FASTRCAPS_DATA", "FASTRCAPS_STORAGE"):
+            found.pop(name, None)
+        return found
+
+    def line(self, *arguments: str) -> list[str]:
+        """The whole command line."""
+        return [sys.executable, "-P", "-m", "fastrcaps_search", *arguments]
+
+    def __call__(self, *arguments: str, rc: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.line(*arguments),
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == rc, f"{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        """What the command prints with ``--json``."""
+        return json.loads(self(*arguments, "--json").stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the command in a process group of its own."""
+        return subprocess.Popen(
+            self.line(*arguments),
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def make_command(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Command]:
+    """Makes the command in new folders that hold nothing but the listed study."""
+
+    def make() -> Command:
+        folder = tmp_path_factory.mktemp("folder")
+        (folder / "listed.toml").write_text(LISTED)
+        return Command(folder)
+
+    return make
+
+
+@pytest.fixture
+def command(make_command: Callable[[], Command]) -> Command:
+    """The command in a new folder."""
+    return make_command()
+
+
+@pytest.fixture
+def listed() -> str:
+    """The study file with six listed trainings."""
+    return "listed.toml"
+
+
+@pytest.fixture
+def read_until() -> Callable[[subprocess.Popen[str], str], str]:
+    """Reads a process's lines up to one that holds a text."""
+
+    def read(process: subprocess.Popen[str], text: str) -> str:
+        assert process.stdout is not None
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} never came; these did: {''.join(seen)}")
+
+    return read

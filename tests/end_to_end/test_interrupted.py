@@ -1,0 +1,169 @@
+"""Real trainings, really killed: nothing lost, nothing twice, and the same bits in the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.store import Store
+
+if TYPE_CHECKING:
+    from tests.end_to_end.conftest import Command
+
+pytestmark = pytest.mark.slow
+
+ReadUntil = Callable[[subprocess.Popen[str], str], str]
+
+
+def stored(folder: Path) -> list[TrialRecord]:
+    store = Store.reading(locate(str(folder / "fastrcaps.db")))
+    try:
+        return store.trials(store.study("listed"), epochs=True)
+    finally:
+        store.close()
+
+
+def figures(trials: list[TrialRecord]) -> list[Any]:
+    """All that must be equal bit for bit: everything but seconds."""
+    return [
+        (
+            trial.number,
+            trial.parameters,
+            trial.values and (trial.values.accuracy, trial.values.parameters),
+            trial.test_accuracy is None or trial.test_accuracy,
+            [
+                (m.epoch, m.batch_size, m.lr_start, m.lr_end, m.loss, m.accuracy, m.steps)
+                for m in (epoch.metrics for epoch in trial.epochs)
+            ],
+        )
+        for trial in trials
+    ]
+
+
+def without_tests(found: list[Any]) -> list[Any]:
+    """The front depends on seconds, and so does who meets the test set."""
+    return [(number, params, values, epochs) for number, params, values, _, epochs in found]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(make_command: Callable[[], Command]) -> list[Any]:
+    """Figures of the same study, run without a disturbance."""
+    command = make_command()
+    command("run", "--study", "listed.toml", "--trials", "6", "--workers", "2")
+    return without_tests(figures(stored(command.folder)))
+
+
+def begin(command: Command, listed: str, read_until: ReadUntil) -> subprocess.Popen[str]:
+    """A run in the middle of its third trial."""
+    process = command.start(
+        *("run", "--study", listed, "--trials", "6", "--workers", "2", "--verbose")
+    )
+    read_until(process, "trial 2 begins")
+    read_until(process, "trial 2 epoch 2")
+    return process
+
+
+def finish(command: Command, listed: str) -> subprocess.CompletedProcess[str]:
+    return command("run", "--study", listed, "--trials", "6", "--workers", "2", "--verbose")
+
+
+def check_nothing_lost(command: Command, undisturbed: list[Any]) -> list[TrialRecord]:
+    trials = stored(command.folder)
+    assert [trial.number for trial in trials] == [0, 1, 2, 3, 4, 5]
+    assert without_tests(figures(trials)) == undisturbed
+    assert all(run.bit_equal for trial in trials for run in trial.runs)
+    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+    assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+    assert connection.execute("select count(*) from fastrcaps_leases").fetchone() == (0,)
+    states = connection.execute("select number, state from trials order by number").fetchall()
+    assert states == [(number, "COMPLETE") for number in range(6)]
+    connection.close()
+    return trials
+
+
+def test_a_killed_process_group_loses_only_its_epochs_in_progress(
+    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+) -> None:
+    process = begin(command, listed, read_until)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    interrupted = {t.number: t for t in stored(command.folder) if t.values is None}
+    assert 2 in interrupted
+    kept = len(interrupted[2].epochs)
+    assert kept >= 2
+
+    again = finish(command, listed)
+
+    trial = check_nothing_lost(command, undisturbed)[2]
+    assert f"trial 2 continues at epoch {kept + 1}" in again.stdout
+    assert [epoch.token for epoch in trial.epochs] == [1] * kept + [2] * (6 - kept)
+    log = (command.folder / "fastrcaps-files/listed/trial-0002/log.txt").read_text()
+    assert f"continues at epoch {kept + 1} from its checkpoint" in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_stop_saves_and_says_so(
+    command: Command,
+    listed: str,
+    read_until: ReadUntil,
+    undisturbed: list[Any],
+    number: signal.Signals,
+) -> None:
+    process = begin(command, listed, read_until)
+    # Ctrl-C reaches the whole foreground group, a service manager's SIGTERM the leader.
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == (
+        "fastrcaps-search: interrupted; the state is saved, the same line continues the study"
+    )
+    finish(command, listed)
+    check_nothing_lost(command, undisturbed)
+
+
+def test_workers_stop_when_their_supervisor_is_killed(
+    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+) -> None:
+    process = begin(command, listed, read_until)
+    process.kill()
+    # The pipe ends when the last worker, which shares it, has gone.
+    process.communicate()
+    finish(command, listed)
+    check_nothing_lost(command, undisturbed)
+
+
+def test_a_dead_worker_is_replaced_and_its_trial_goes_on(
+    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+) -> None:
+    process = begin(command, listed, read_until)
+    workers = command.json("status", "--study", "listed")["workers"]
+    (victim,) = [worker["pid"] for worker in workers if worker["trial"] == 2]
+    os.kill(victim, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == 0
+    check_nothing_lost(command, undisturbed)
+
+
+def test_a_lost_checkpoint_means_the_run_begins_again(
+    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+) -> None:
+    process = begin(command, listed, read_until)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    for path in (command.folder / "fastrcaps-files/listed/trial-0002/run-0").iterdir():
+        path.unlink()
+    finish(command, listed)
+    trial = check_nothing_lost(command, undisturbed)[2]
+    assert {epoch.token for epoch in trial.epochs} == {2}

@@ -1,0 +1,270 @@
+"""The front, progress and rows of a study, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.records import (
+    EpochRecord,
+    Failure,
+    LeaseRecord,
+    RunRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+from fastrcaps_search.store.summary import (
+    front_numbers,
+    front_rows,
+    summarise,
+    trial_row,
+    trial_rows,
+)
+
+SETTING = RunSetting("cpu", "Test CPU", "2.14.1", "fp32", 1, "batched")
+METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.1, 0.08, 0.02, 0.9, 0.9, 9.0, 0.5, 250, 4000)
+PARAMETERS = TrialParameters.from_dict(
+    {"lr_policy": "fixed", "batch_policy": "constant", "decoder": "full", "weight_sharing": True}
+)
+DEFINITION = StudyDefinition.from_dict({"name": "mnist"})
+
+
+def study(budget: int) -> StudyRecord:
+    return StudyRecord(1, "mnist", "uid", DEFINITION, 0, budget, 0.0)
+
+
+def lease(number: int) -> LeaseRecord:
+    return LeaseRecord(number, 1, "worker", "host", "boot", "ns", 1, 1, "cpu", 0.0)
+
+
+def trial(
+    number: int,
+    values: tuple[float, float, float] | None = None,
+    *,
+    state: TrialState = TrialState.COMPLETE,
+    seconds: float | None = None,
+    setting: RunSetting = SETTING,
+    sharing: int = 1,
+) -> TrialRecord:
+    """A trial that began at 1000 and, if ``seconds`` are given, ended after them."""
+    return TrialRecord(
+        number=number,
+        state=state,
+        parameters=PARAMETERS,
+        configuration_key=str(number),
+        values=None if values is None else Values(*values),
+        test_accuracy=None,
+        failure=None,
+        token=1,
+        created_at=1000.0,
+        finished_at=None if seconds is None else 1000.0 + seconds,
+        runs=(RunRecord(0, 0, setting, True, None, None, None, None),),
+        epochs=(EpochRecord(0, 1, "worker", METRICS, setting, sharing),),
+    )
+
+
+def by_brute_force(trials: list[TrialRecord]) -> set[int]:
+    """Numbers of the finite complete trials that nothing dominates, from the definition."""
+    rows = {
+        one.number: (-one.values.accuracy, one.values.training_seconds, one.values.parameters)
+        for one in trials
+        if one.state is TrialState.COMPLETE and one.values
+    }
+    rows = {number: row for number, row in rows.items() if all(map(math.isfinite, row))}
+    return {
+        number
+        for number, row in rows.items()
+        if not any(
+            all(a <= b for a, b in zip(other, row, strict=True)) and other != row
+            for other in rows.values()
+        )
+    }
+
+
+def test_front_equals_brute_force_on_many_studies() -> None:
+    random = Random(3)
+    for _, size in itertools.product(range(40), (1, 2, 7, 20)):
+        trials = [
+            trial(
+                number,
+                (
+                    random.choice([0.9, 0.91, 0.92, 0.95, math.nan]),
+                    random.choice([10.0, 20.0, 30.0, math.inf]),
+                    random.choice([100.0, 200.0, 300.0]),
+                ),
+                state=random.choice([TrialState.COMPLETE] * 4 + [TrialState.FAILED]),
+            )
+            for number in range(size)
+        ]
+        assert set(front_numbers(trials)) == by_brute_force(trials)
+
+
+def test_front_is_sorted_by_accuracy_then_seconds_then_number() -> None:
+    trials = [
+        trial(4, (0.90, 10.0, 100.0)),
+        trial(3, (0.95, 30.0, 100.0)),
+        trial(2, (0.95, 20.0, 200.0)),
+        trial(1, (0.90, 10.0, 100.0)),
+        trial(0, (0.80, 10.0, 100.0)),
+        trial(5, (0.99, 1.0, 1.0), state=TrialState.STOPPED),
+        trial(6, state=TrialState.RUNNING),
+    ]
+    assert front_numbers(trials) == [2, 3, 1, 4]
+    assert front_numbers([]) == []
+
+
+def test_rows_have_the_documented_keys_in_order() -> None:
+    done = replace(trial(3, (0.95, 30.5, 8_215_728.0)), test_accuracy=0.94)
+    row = trial_row(done)
+    assert row == {
+        "trial": 3,
+        "state": "complete",
+        "params": {
+            "lr_policy": "fixed",
+            "batch_policy": "constant",
+            "decoder": "full",
+            "weight_sharing": True,
+        },
+        "values": {"accuracy": 0.95, "training_seconds": 30.5, "parameters": 8_215_728},
+        "runs": 1,
+        "device": "Test CPU",
+        "test_accuracy": 0.94,
+    }
+    assert list(row)[:6] == ["trial", "state", "params", "values", "runs", "device"]
+    assert isinstance(row["values"]["parameters"], int)
+
+
+def test_rows_without_values_and_with_reasons() -> None:
+    failure = Failure("DivergedError", "diverged at epoch 2", "trace", "log")
+    failed = replace(trial(0, state=TrialState.FAILED), failure=failure)
+    waiting = replace(trial(1, state=TrialState.RUNNING), runs=(), epochs=())
+    first, second = trial_rows([waiting, failed])
+    nothing = {"accuracy": None, "training_seconds": None, "parameters": None}
+    assert (first["trial"], first["values"], first["reason"]) == (
+        0,
+        nothing,
+        "diverged at epoch 2",
+    )
+    assert (second["trial"], second["values"], second["runs"], second["device"]) == (
+        1,
+        nothing,
+        0,
+        None,
+    )
+    assert "reason" not in second
+    silent = replace(failed, failure=replace(failure, message=""))
+    assert trial_row(silent)["reason"] == "DivergedError"
+
+
+def test_values_json_has_no_word_for_become_null() -> None:
+    row = trial_row(trial(0, (math.nan, math.inf, 5.0)))
+    assert json.loads(json.dumps(row, allow_nan=False))["values"] == {
+        "accuracy": None,
+        "training_seconds": None,
+        "parameters": 5,
+    }
+
+
+def test_front_rows_follow_the_front() -> None:
+    trials = [trial(0, (0.8, 5.0, 10.0)), trial(1, (0.9, 9.0, 10.0)), trial(2, (0.7, 9.0, 10.0))]
+    assert [row["trial"] for row in front_rows(trials)] == [1, 0]
+
+
+def test_counts_and_hypervolume_by_hand() -> None:
+    trials = [
+        trial(0, (0.9, 20.0, 200.0)),
+        trial(1, (0.8, 10.0, 100.0)),
+        trial(2, state=TrialState.FAILED),
+        trial(3, state=TrialState.STOPPED),
+        trial(4, state=TrialState.RUNNING),
+    ]
+    summary = summarise(study(9), trials, [])
+    counts = (summary.complete, summary.stopped, summary.failed, summary.running)
+    assert counts == (2, 1, 1, 1)
+    assert (summary.finished, summary.budget) == (4, 9)
+    # 10 % of the span beyond the worst: 0.8 - 0.01, 20 + 1, 200 + 10.
+    assert summary.reference_point == pytest.approx(
+        {"accuracy": 0.79, "training_seconds": 21.0, "parameters": 210.0}
+    )
+    # In the box from (0.9, 10, 100) to the reference, scaled to side 1, a span is 10/11:
+    # trial 0 covers 1 * 1/11 * 1/11, trial 1 covers 1/11 * 1 * 1, both 1/11 * 1/11 * 1/11.
+    assert summary.hypervolume == pytest.approx(1 / 121 + 1 / 11 - 1 / 1331)
+
+
+def test_without_a_complete_trial_there_is_no_hypervolume() -> None:
+    trials = [trial(0, state=TrialState.FAILED), trial(1, (math.nan, 1.0, 1.0))]
+    for found in ([], trials):
+        summary = summarise(study(3), found, [])
+        assert summary.hypervolume is None
+        assert summary.reference_point is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "workers", "expected"),
+    [
+        # Finished trials took 100 s, 200 s and 30 s: 110 s each.
+        (13, 0, 1100.0),
+        (13, 1, 1100.0),
+        (13, 4, 275.0),
+        (3, 2, 0.0),
+        (2, 2, 0.0),
+    ],
+)
+def test_time_left(budget: int, workers: int, expected: float) -> None:
+    trials = [
+        trial(0, (0.9, 1.0, 1.0), seconds=100.0),
+        trial(1, state=TrialState.STOPPED, seconds=200.0),
+        trial(2, state=TrialState.FAILED, seconds=30.0),
+        trial(3, state=TrialState.RUNNING),
+    ]
+    leases = [lease(number) for number in range(workers)]
+    assert summarise(study(budget), trials, leases).eta_seconds == pytest.approx(expected)
+
+
+def test_time_left_is_unknown_before_the_first_end() -> None:
+    summary = summarise(study(3), [trial(0, state=TrialState.RUNNING)], [lease(0)])
+    assert summary.eta_seconds is None
+
+
+def test_equal_settings_give_no_warning() -> None:
+    summary = summarise(study(2), [trial(n, (0.9, 1.0, 1.0)) for n in range(2)], [])
+    assert summary.warnings == ()
+    assert summary.devices == ("Test CPU",)
+    assert summary.sharing == (1,)
+    assert summary.torch_versions == ("2.14.1",)
+
+
+def test_mixed_settings_are_said_in_sentences() -> None:
+    other = replace(SETTING, device_name="Test GPU", torch_version="2.6.0", threads=8)
+    trials = [
+        trial(0, (0.9, 1.0, 1.0)),
+        trial(1, (0.9, 1.0, 1.0), setting=other, sharing=2),
+    ]
+    summary = summarise(study(2), trials, [])
+    end = ": compare their training seconds with care."
+    assert summary.warnings == (
+        "The complete trials mix devices (Test CPU, Test GPU)" + end,
+        "The complete trials mix versions of torch (2.14.1, 2.6.0)" + end,
+        "The complete trials mix numbers of threads (1, 8)" + end,
+        "The complete trials mix numbers of workers per device (1, 2)" + end,
+    )
+    assert summary.devices == ("Test CPU", "Test GPU")
+    assert summary.sharing == (1, 2)
+
+
+def test_only_values_that_are_compared_can_be_mixed() -> None:
+    other = replace(SETTING, device_name="Test GPU")
+    trials = [trial(0, (0.9, 1.0, 1.0)), trial(1, state=TrialState.RUNNING, setting=other)]
+    summary = summarise(study(2), trials, [])
+    assert summary.warnings == ()
+    assert summary.devices == ("Test CPU", "Test GPU")
