@@ -157,9 +157,10 @@ def _route_backward(
         gradient = torch.bmm(logits_gradient.view(B * J, 1, I), matrices).view(B, J, E)
     left = torch.stack(coefficients, dim=-1).view(B * J, I, -1)
     right = torch.stack(vectors, dim=2).view(B * J, -1, E)
-    votes_gradient = torch.empty_like(votes, memory_format=torch.contiguous_format)
-    torch.bmm(left, right, out=votes_gradient.view(I, B * J, E).transpose(0, 1))
-    return votes_gradient, bias_gradient
+    # Written whole and then moved: a product straight into the strided votes would be done matrix
+    # by matrix (measured: 13 ms against 6 ms at batch 128 with 288 input capsules).
+    votes_gradient = torch.bmm(left, right).transpose(0, 1).contiguous()
+    return votes_gradient.view(I, B, J, E), bias_gradient
 
 
 def route(

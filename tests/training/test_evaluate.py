@@ -1,0 +1,87 @@
+"""Accuracy of a network whose answers are planted in the images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.splits import Split
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    """Weights of the networks here; the global generator is given back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        yield
+
+
+class ReadsFirstPixel(LeNet5):
+    """Takes the class from the first pixel, and keeps what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, bool, bool, float]] = []
+
+    def classify(self, images: Tensor) -> Tensor:
+        self.seen.append(
+            (len(images), self.training, torch.is_grad_enabled(), float(images.max()))
+        )
+        return nn.functional.one_hot((images[:, 0, 0, 0] * 255).round().long(), 10).float()
+
+
+def split_of(answers: list[int], labels: list[int]) -> Split:
+    images = torch.zeros(len(labels), 28, 28, dtype=torch.uint8)
+    images[:, 0, 0] = torch.tensor(answers, dtype=torch.uint8)
+    images[0, 27, 27] = 255
+    return Split(images, torch.tensor(labels))
+
+
+def test_accuracy_is_the_fraction_that_is_right() -> None:
+    network = ReadsFirstPixel()
+    assert accuracy(network, split_of([3, 1, 4, 1], [3, 1, 4, 2])) == 0.75
+    assert accuracy(network, split_of([3], [3])) == 1.0
+    assert accuracy(network, split_of([3], [4])) == 0.0
+
+
+def test_all_images_count_once_over_several_batches() -> None:
+    # 601 images: the answers go 0 to 9 in turn, wrong for every seventh image, of which there
+    # are 86 (0, 7, ..., 595).
+    labels = [number % 10 for number in range(601)]
+    answers = [(label + (number % 7 == 0)) % 10 for number, label in enumerate(labels)]
+    network = ReadsFirstPixel()
+    assert accuracy(network, split_of(answers, labels)) == (601 - 86) / 601
+    assert [size for size, *_ in network.seen] == [250, 250, 101]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluation_leaves_the_network_as_it_was(training: bool) -> None:
+    network = ReadsFirstPixel().train(training)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    accuracy(network, split_of([3, 1], [3, 1]))
+    # One batch, in evaluation mode, without gradients, pixels up to 1.
+    assert network.seen == [(2, False, False, 1.0)]
+    assert network.training is training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_a_constant_network_is_right_as_often_as_its_class_comes() -> None:
+    network = LeNet5()
+    nn.init.zeros_(network.linear3.weight)
+    with torch.no_grad():
+        network.linear3.bias.copy_(torch.eye(10)[3])
+    assert accuracy(network, split_of([0] * 8, [3, 3, 1, 2, 3, 9, 0, 3])) == 0.5
+
+
+def test_nothing_is_kept_of_an_answer_that_is_not_a_number() -> None:
+    network = LeNet5()
+    nn.init.constant_(network.linear3.bias, float("nan"))
+    # Every class is NaN, and the first of them is class 0.
+    assert accuracy(network, split_of([0] * 4, [0, 1, 2, 3])) == 0.25
