@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastrcaps_search.api import front, run_study, status, trials
+    from fastrcaps_search.api import read_front, read_status, read_trials, run_study
     from fastrcaps_search.definition.load import load_study
     from fastrcaps_search.definition.study import StudyDefinition
     from fastrcaps_search.errors import FastrcapsError
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 _HOMES = {
     "FastrcapsError": "errors",
     "StudyDefinition": "definition.study",
-    "front": "api",
     "load_study": "definition.load",
+    "read_front": "api",
+    "read_status": "api",
+    "read_trials": "api",
     "run_study": "api",
-    "status": "api",
-    "trials": "api",
 }
 
 __all__ = [
     "FastrcapsError",
     "StudyDefinition",
-    "front",
     "load_study",
+    "read_front",
+    "read_status",
+    "read_trials",
     "run_study",
-    "status",
-    "trials",
 ]
 
 

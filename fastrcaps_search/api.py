@@ -62,7 +62,7 @@ def run_study(
         run.close()
 
 
-def trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+def read_trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
     """Every trial of a stored study, a row each, with the columns of ``trials --json``.
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
@@ -70,12 +70,12 @@ def trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
     return _frame(trial_rows(_read(study, storage)[1]))
 
 
-def front(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+def read_front(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
     return _frame(front_rows(_read(study, storage)[1]))
 
 
-def status(study: str, *, storage: str = DEFAULT_STORAGE) -> StudySummary:
+def read_status(study: str, *, storage: str = DEFAULT_STORAGE) -> StudySummary:
     """Counts, hypervolume and time left."""
     return _read(study, storage)[2]
 

@@ -24,12 +24,20 @@ STRIDE = 2
 # maker's cores, where the matrix library was half as fast.
 _LARGEST_COLUMN_BATCH = 16
 _FEWEST_COLUMN_CHANNELS = 256
+import os
+
+_SMALLEST_FOURIER_BATCH = {64: int(os.environ.get("FB", "1")), 256: int(os.environ.get("FB", "1"))}
 
 
 def uses_columns(x: Tensor) -> bool:
     """Whether ``stride_2_convolution`` multiplies columns for an input [B, C, H, W]."""
     few_samples = x.shape[0] <= _LARGEST_COLUMN_BATCH
     return few_samples and x.shape[1] >= _FEWEST_COLUMN_CHANNELS and x.device.type == "cpu"
+
+
+def uses_fourier(images: Tensor, channels: int) -> bool:
+    """Whether images [B, 1, 28, 28] with so many channels take ``convolve_by_position``."""
+    return images.device.type == "cpu" and images.shape[0] >= _SMALLEST_FOURIER_BATCH[channels]
 
 
 def stride_2_convolution(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastrcaps_search.capsnet.convolution import STRIDE, stride_2_convolution
+from fastrcaps_search.capsnet.fourier import fourier_convolution
 from fastrcaps_search.capsnet.routing import route, squash
 from fastrcaps_search.definition.choices import RoutingGradient
 
@@ -42,6 +43,18 @@ class PrimaryCapsules(nn.Module):
         s = s.view(-1, self.types, PRIMARY_SIZE, POSITIONS)
         # Squash before the transposition: 36 neighbours in memory share each vector operation.
         return squash(s, dim=2).transpose(2, 3).reshape(-1, self.types * POSITIONS, PRIMARY_SIZE)
+
+    def by_position(self, features: Tensor) -> Tensor:
+        """The same from position-major features [100, B, 4, C] of ``features_by_position``."""
+        convolution = self.convolution
+        s = fourier_convolution(features, convolution.weight) + convolution.bias.view(-1, 1)
+        capsules = squash(s.view(POSITIONS, self.types, PRIMARY_SIZE, -1), dim=2)
+        # In memory [I, B, 8], the order that the votes' product reads.
+        return (
+            capsules.permute(1, 0, 3, 2)
+            .reshape(-1, features.shape[1], PRIMARY_SIZE)
+            .transpose(0, 1)
+        )
 
 
 class ClassCapsules(nn.Module):

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastrcaps_search.capsnet.convolution import uses_fourier
 from fastrcaps_search.capsnet.decoder import CapsuleDecoder
+from fastrcaps_search.capsnet.fourier import features_by_position
 from fastrcaps_search.capsnet.layers import (
     CLASS_SIZE,
     CLASSES,
@@ -88,9 +90,13 @@ class CapsNet(nn.Module):
 
     def capsules(self, images: Tensor) -> Tensor:
         """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
-        features = F.relu(self.convolution(images))
-        capsules: Tensor = self.class_capsules(self.primary_capsules(features))
-        return capsules
+        return self.class_capsules(self._primary(images))
+
+    def _primary(self, images: Tensor) -> Tensor:
+        if uses_fourier(images, self.convolution.out_channels):
+            features = features_by_position(images, self.convolution.weight, self.convolution.bias)
+            return self.primary_capsules.by_position(F.relu(features, inplace=True))
+        return self.primary_capsules(F.relu(self.convolution(images)))
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:
         """Lengths, capsules and reconstructions.

@@ -15,10 +15,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -36,6 +36,8 @@ from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
 WAIT_SECONDS = 0.5
+Tell = Callable[..., None]
+"""Called with the name of an event and its facts."""
 LOG = logging.getLogger("fastrcaps_search.trial")
 
 
@@ -62,7 +64,7 @@ class Worker:
         device: str,
         threads: int,
         data_folder: Path | None,
-        tell: Any,
+        tell: Tell,
         stop: threading.Event,
     ) -> None:
         # Torch takes seconds to import; the signals are in place before.
@@ -196,7 +198,7 @@ def main() -> int:
     return 0
 
 
-def _work(arguments: argparse.Namespace, *, tell: Any, stop: threading.Event) -> None:
+def _work(arguments: argparse.Namespace, *, tell: Tell, stop: threading.Event) -> None:
     store = Store.writing(locate(os.environ[STORAGE_VARIABLE]))
     folder = os.environ.get(DATA_VARIABLE)
     try:
@@ -234,7 +236,7 @@ def _private_stdout() -> TextIO:
     return events
 
 
-def _teller(events: TextIO) -> Any:
+def _teller(events: TextIO) -> Tell:
     def tell(event: str, **facts: object) -> None:
         try:
             events.write(json.dumps({"event": event, **facts}) + "\n")

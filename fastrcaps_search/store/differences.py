@@ -28,5 +28,5 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "nothing" if value is None else shown(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from optuna.distributions import (
     BaseDistribution,
@@ -15,6 +15,8 @@ from optuna.distributions import (
 from fastrcaps_search.definition.parameters import PARAMETER_CHECKS
 from fastrcaps_search.definition.space import RATES
 from fastrcaps_search.definition.study import StudyDefinition
+
+Plain: TypeAlias = bool | int | float | str
 
 
 def distributions(definition: StudyDefinition) -> dict[str, BaseDistribution]:
@@ -44,5 +46,5 @@ def _distribution(key: str, choices: tuple[Any, ...]) -> BaseDistribution:
     return CategoricalDistribution([_plain(choice) for choice in choices])
 
 
-def _plain(choice: Any) -> Any:
+def _plain(choice: Plain | enum.Enum) -> Plain:
     return str(choice) if isinstance(choice, enum.Enum) else choice

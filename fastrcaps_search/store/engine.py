@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import sqlalchemy
 from sqlalchemy import event
@@ -34,7 +34,7 @@ def make_immediate(engine: Engine) -> None:
     both believe their reading.
     """
 
-    def connected(connection: Any, record: object) -> None:
+    def connected(connection: sqlite3.Connection, record: object) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")

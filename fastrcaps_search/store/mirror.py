@@ -133,7 +133,7 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Optuna's notes on new studies and experimental parts, which are no news to a user."""
+    """Without Optuna's notes on new studies and experimental parts: no news to a user."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -161,7 +161,7 @@ def read_trials(
     ]
 
 
-def _study(row: Any, location: Location) -> StudyRecord:
+def _study(row: Row[Any], location: Location) -> StudyRecord:
     try:
         definition = StudyDefinition.from_dict(json.loads(row.definition))
     except (ValueError, DefinitionError) as error:
@@ -179,11 +179,11 @@ def _study(row: Any, location: Location) -> StudyRecord:
     )
 
 
-def _setting(row: Any) -> RunSetting:
+def _setting(row: Row[Any]) -> RunSetting:
     return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
 
 
-def _run(row: Any) -> RunRecord:
+def _run(row: Row[Any]) -> RunRecord:
     return RunRecord(
         run=row.run,
         seed=row.seed,
@@ -197,7 +197,7 @@ def _run(row: Any) -> RunRecord:
     )
 
 
-def _epoch(row: Any) -> EpochRecord:
+def _epoch(row: Row[Any]) -> EpochRecord:
     return EpochRecord(
         run=row.run,
         token=row.token,
@@ -208,7 +208,9 @@ def _epoch(row: Any) -> EpochRecord:
     )
 
 
-def _trial(row: Any, runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]) -> TrialRecord:
+def _trial(
+    row: Row[Any], runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]
+) -> TrialRecord:
     values = None
     if row.accuracy is not None:
         values = Values(row.accuracy, row.training_seconds, row.parameters)

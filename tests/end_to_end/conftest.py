@@ -78,7 +78,7 @@ class Command:
         assert done.returncode == rc, f"{done.stdout}\n{done.stderr}"
         return done
 
-    def json(self, *arguments: str) -> Any:
+    def json(self, *arguments: str) -> Any:  # noqa: ANN401  # whatever JSON holds
         """What the command prints with ``--json``."""
         return json.loads(self(*arguments, "--json").stdout)
 

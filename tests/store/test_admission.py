@@ -145,7 +145,7 @@ class TestEntering:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         other = optuna.create_study(study_name="tiny", storage=location.url)
         other.add_trial(optuna.create_trial(value=1.0))
-        other._storage.remove_session()  # type: ignore[attr-defined]  # closes the file
+        other._storage.remove_session()
         with pytest.raises(StoreError, match="another program's study"):
             enter_study(location, definition, seed=None, budget=4)
 

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.cli.commands import COMMANDS
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+HEAVY = ("torch", "optuna", "plotly", "pandas", "sqlalchemy", "numpy")
+
+
+def test_every_command_is_named_with_a_sentence(cli: Cli) -> None:
+    printed = cli("--help").stdout
+    for command in COMMANDS:
+        assert f"    {command.name} " in printed
+    assert "example: fastrcaps-search run --study mnist-mini --trials 12" in printed
+
+
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+def test_every_command_has_help_with_an_example(cli: Cli, name: str) -> None:
+    done = cli(name, "--help")
+    assert done.returncode == 0
+    assert f"example: fastrcaps-search {name}" in done.stdout
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from fastrcaps_search.cli.main import main\n"
+        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("module", ["cli.show", "cli.main"])
+def test_status_needs_neither_torch_nor_optuna(tmp_path: Path, module: str) -> None:
+    script = (
+        f"import sys, fastrcaps_search.{module}\n"
+        "print([n for n in ('torch', 'optuna', 'plotly', 'pandas') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_studies_lists_the_shipped_ones_and_shows_one_in_full(cli: Cli) -> None:
+    lines = cli("studies").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [
+        *("fashion-mnist", "mnist", "mnist-mini"),
+        *("paper-fashion-mnist", "paper-lenet5", "paper-mnist"),
+    ]
+    shown = cli("studies", "mnist-mini").stdout
+    assert 'network = "capsnet-narrow"\n' in shown
+    assert "adabatch_exponent = [3, 4, 5]\n" in shown
+    assert shown.endswith("# valid; 76 configurations\n")
+
+
+def test_doctor_says_what_is_here(cli: Cli) -> None:
+    done = cli("doctor")
+    assert done.returncode == 0
+    facts = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert facts["python"] == sys.version.split()[0]
+    assert "cpu (CPU " in done.stdout
+    assert "data mnist-mini" in done.stdout

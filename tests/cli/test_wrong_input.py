@@ -1,0 +1,273 @@
+"""Every wrong input: one line on standard error, the right exit code, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+TINY = """
+name = "tiny"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 2
+boundaries = [1]
+train_images = 64
+[space]
+lr_policy = ["fixed", "one_cycle"]
+batch_policy = ["constant"]
+"""
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line that a refusal prints, without the program's name."""
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("fastrcaps-search: ")
+    return lines[0].removeprefix("fastrcaps-search: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("train",), "argument COMMAND: invalid choice: 'train'"),
+        (("run",), "the following arguments are required: --study"),
+        (("run", "--study", "mnist-mini"), "--trials must be given to begin a search"),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "0"),
+            "argument --trials: must be a whole number of at least 1, got '0'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "many"),
+            "argument --trials: must be a whole number of at least 1, got 'many'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "2", "--workers", "-1"),
+            "argument --workers: must be a whole number of at least 1, got '-1'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "2", "--device", "tpu"),
+            "argument --device: must be auto, cpu, cuda or cuda:N, got 'tpu'",
+        ),
+        (
+            ("run", "--study", "nosuch", "--trials", "2"),
+            'study "nosuch" must be a study file or one of fashion-mnist, mnist, mnist-mini, '
+            "paper-fashion-mnist, paper-lenet5, paper-mnist; got no such file",
+        ),
+        (("status", "--study", "mnist"), "fastrcaps.db must be a database with a study"),
+        (("report", "--study", "mnist"), "fastrcaps.db must be a database with a study"),
+        (("studies", "nosuch.toml"), 'study "nosuch.toml" must be a study file or one of'),
+        (
+            ("run", "--study", "mnist", "--trials", "1", "--storage", "postgresql://u:pw@h/d"),
+            "storage must be a path or sqlite:///path in this version, got a postgresql URL",
+        ),
+    ],
+)
+def test_wrong_usage(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
+    done = cli(*arguments)
+    code = 1 if arguments[:1] in (("status",), ("report",)) else 2
+    assert line in refused(done, code)
+    assert "pw" not in done.stderr.replace("--", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            'netwrok = "capsnet"',
+            "w.toml: netwrok: unknown key; allowed are extends, name, network,",
+        ),
+        ('epochs = "many"', 'w.toml: epochs: must be a whole number from 1 to 10000, got "many"'),
+        ("epochs = 0", "w.toml: epochs: must be a whole number from 1 to 10000, got 0"),
+        ("epochs = true", "w.toml: epochs: must be a whole number from 1 to 10000, got true"),
+        (
+            'data_set = "cifar"',
+            'w.toml: data_set: must be mnist, fashion-mnist or mnist-mini, got "cifar"',
+        ),
+        (
+            "boundaries = [3, 2]",
+            "w.toml: boundaries: must be one to three increasing epochs, got [3, 2]",
+        ),
+        ("lr_min = 0.1", "w.toml: lr_min: must be below lr_max (0.001), got 0.1"),
+        ("[space]\ndecoder = []", "w.toml: space.decoder: must offer at least one choice, got []"),
+        (
+            "[space]\nadabatch_exponent = [3, 99]",
+            "w.toml: space.adabatch_exponent: must be a whole number from 0 to 10, got 99",
+        ),
+        (
+            'network = "lenet5"\n[space]\ndecoder = ["full"]',
+            "w.toml: space.decoder: must be left out: lenet5 has no capsules",
+        ),
+        ("epochs = ", "w.toml: must be valid TOML:"),
+    ],
+)
+def test_wrong_study_files(cli: Cli, tmp_path: Path, change: str, line: str) -> None:
+    (tmp_path / "w.toml").write_text(f'name = "w"\n{change}\n')
+    assert refused(cli("run", "--study", "w.toml", "--trials", "2"), 2).startswith(line)
+    assert refused(cli("studies", "w.toml"), 2).startswith(line)
+    assert [path.name for path in tmp_path.iterdir()] == ["w.toml"]
+
+
+def test_a_study_with_a_changed_space_is_refused_and_kept(cli: Cli, tmp_path: Path) -> None:
+    study = tmp_path / "tiny.toml"
+    study.write_text(TINY)
+    assert cli("run", "--study", "tiny.toml", "--trials", "1").returncode == 0
+    before = cli("trials", "--study", "tiny", "--json").stdout
+    study.write_text(TINY.replace('["fixed", "one_cycle"]', '["fixed"]'))
+    line = refused(cli("run", "--study", "tiny.toml", "--trials", "2"), 2)
+    assert (
+        'must be resumed as it was begun; space.lr_policy: stored ["fixed", "one_cycle"], '
+        'asked ["fixed"]; give the file another name, or choose another --storage'
+    ) in line
+    assert cli("trials", "--study", "tiny", "--json").stdout == before
+
+
+def test_a_database_of_something_else_is_refused(cli: Cli, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "fastrcaps.db")
+    connection.execute("create table recipes (name text)")
+    connection.close()
+    (tmp_path / "tiny.toml").write_text(TINY)
+    line = refused(cli("run", "--study", "tiny.toml", "--trials", "1"), 1)
+    assert (
+        "must be a database of fastrcaps-search or Optuna, got one with the tables recipes" in line
+    )
+    line = refused(cli("status", "--study", "tiny"), 1)
+    assert "got a database without its tables" in line
+
+
+def test_a_file_that_is_no_database_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fastrcaps.db").write_text("a letter " * 200)
+    for command in ("status", "trials", "front", "report"):
+        line = refused(cli(command, "--study", "tiny"), 1)
+        assert "must be an SQLite database, got: file is not a database" in line
+
+
+def test_a_study_that_is_not_there_names_those_that_are(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    assert cli("run", "--study", "tiny.toml", "--trials", "1").returncode == 0
+    line = refused(cli("front", "--study", "mnist"), 2)
+    assert line.startswith('study "mnist" must be in ')
+    assert line.endswith("it holds: tiny")
+
+
+def test_a_device_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    line = refused(cli("run", "--study", "tiny.toml", "--trials", "1", "--device", "cuda:63"), 2)
+    assert line.startswith("device cuda:63 must be on this machine, but it is not;")
+
+
+@pytest.fixture
+def real_mnist() -> Path:
+    """Folder with the real IDX files."""
+    folder = os.environ.get("FASTRCAPS_DATA")
+    if not folder:
+        pytest.skip("needs FASTRCAPS_DATA, a folder with real MNIST")
+    return Path(folder) / "mnist"
+
+
+@pytest.mark.parametrize("fault", ["truncated", "labels of another set", "missing"])
+def test_bad_data_stops_the_run_before_a_trial_begins(
+    cli: Cli, tmp_path: Path, real_mnist: Path, fault: str
+) -> None:
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    for file in real_mnist.iterdir():
+        (folder / file.name).symlink_to(file)
+    images = folder / "train-images-idx3-ubyte.gz"
+    labels = folder / "train-labels-idx1-ubyte.gz"
+    if fault == "truncated":
+        content = images.read_bytes()
+        images.unlink()
+        images.write_bytes(content[:100_000])
+        named = images
+    elif fault == "missing":
+        labels.unlink()
+        named = Path("train-labels-idx1-ubyte")
+    else:
+        labels.unlink()
+        labels.symlink_to(real_mnist / "t10k-labels-idx1-ubyte.gz")
+        named = labels
+    (tmp_path / "t.toml").write_text(TINY.replace("mnist-mini", "mnist"))
+    done = cli("run", "--study", "t.toml", "--trials", "1", "--data-dir", "data")
+    assert str(named) in refused(done, 1)
+    assert json.loads(cli("trials", "--study", "t.toml", "--json").stdout) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MiB: full before a few trials are done."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_line_and_the_study_goes_on_later(
+    cli: Cli, tmp_path: Path, small_disk: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    line = ("run", "--study", "tiny.toml", "--trials", "2", "--storage", "small/a.db")
+    filler = small_disk / "filler"
+    assert cli(*line[:4], "1", *line[5:]).returncode == 0
+    space = os.statvfs(small_disk)
+    filler.write_bytes(bytes(space.f_bavail * space.f_frsize - 100_000))
+    message = refused(cli(*line), 1)
+    assert "small" in message
+    assert "nothing is lost" in message or "the trial goes on" in message
+    filler.unlink()
+    assert cli(*line).returncode == 0
+    trials = json.loads(
+        cli("trials", "--study", "tiny", "--storage", "small/a.db", "--json").stdout
+    )
+    assert [(trial["trial"], trial["state"]) for trial in trials] == [
+        (0, "complete"),
+        (1, "complete"),
+    ]
+
+
+def test_a_folder_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (tmp_path / "file").write_text("")
+    line = refused(
+        cli("run", "--study", "tiny.toml", "--trials", "1", "--storage", "file/a.db"), 1
+    )
+    assert "file must be a folder that can be written" in line
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a read-only tmpfs")
+    try:
+        line = refused(
+            cli("run", "--study", "tiny.toml", "--trials", "1", "--storage", "closed/a.db"), 1
+        )
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    assert "closed must be a folder that can be written, got: Read-only file system" in line
+
+
+def test_debug_adds_the_trace(cli: Cli) -> None:
+    done = cli("status", "--study", "mnist", "--debug")
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("fastrcaps-search: ")

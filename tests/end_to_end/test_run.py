@@ -1,0 +1,226 @@
+"""The main job as a user does it: run, look, run again."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+import pytest
+
+import fastrcaps_search
+
+if TYPE_CHECKING:
+    from tests.end_to_end.conftest import Command
+
+pytestmark = pytest.mark.slow
+
+# A search on the narrow capsule network: 160 digits, two epochs.
+QUICK = """
+extends = "mnist-mini"
+name = "quick"
+epochs = 2
+boundaries = [1]
+train_images = 160
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(make_command: Callable[[], Command]) -> tuple[Command, str]:
+    """A command that has run four trials, and what it printed."""
+    command = make_command()
+    (command.folder / "quick.toml").write_text(QUICK)
+    done = command("run", "--study", "quick.toml", "--trials", "4")
+    assert done.stderr == ""
+    return command, done.stdout
+
+
+def brute_force_front(rows: list[dict[str, Any]]) -> set[int]:
+    """Trials that no other one beats, by comparing every pair."""
+
+    def costs(row: dict[str, Any]) -> tuple[float, ...]:
+        values = row["values"]
+        return (-values["accuracy"], values["training_seconds"], values["parameters"])
+
+    return {
+        row["trial"]
+        for row in rows
+        if not any(
+            all(a <= b for a, b in zip(costs(other), costs(row), strict=True))
+            and costs(other) != costs(row)
+            for other in rows
+        )
+    }
+
+
+def test_run_says_what_it_will_do_and_ends_with_front_and_report(
+    ran: tuple[Command, str],
+) -> None:
+    command, printed = ran
+    first, *_, last = printed.splitlines()
+    assert first.startswith(
+        "quick: 0/4 trials done, 4 to go; capsnet-narrow on mnist-mini, 160 images x 2 epochs "
+        "x 1 run; "
+    )
+    assert "about " in first
+    assert last == f"report: {Path('reports/quick.html')}"
+    assert (command.folder / "reports/quick.html").stat().st_size < 8_000_000
+    assert "\nfront: " in printed
+
+
+def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    trials = command.json("trials", "--study", "quick")
+    front = command.json("front", "--study", "quick.toml")
+    status = command.json("status", "--study", "quick")
+    assert [row["trial"] for row in trials] == [0, 1, 2, 3]
+    assert {row["state"] for row in trials} == {"complete"}
+    assert {row["trial"] for row in front} == brute_force_front(trials)
+    assert all(0 <= row["test_accuracy"] <= 1 for row in front)
+    assert all("test_accuracy" not in row for row in trials if row not in front)
+    assert list(status) == [
+        *("study", "budget", "complete", "stopped", "failed", "running"),
+        *("workers", "hypervolume", "eta_seconds", "reference_point"),
+    ]
+    counted = [status[key] for key in ("study", "budget", "complete", "failed", "running")]
+    assert counted == ["quick", 4, 4, 0, 0]
+    assert 0 <= status["hypervolume"] <= 1
+    assert list(trials[0])[:6] == ["trial", "state", "params", "values", "runs", "device"]
+
+
+def test_values_follow_from_the_stored_epochs(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+    for row in command.json("trials", "--study", "quick"):
+        epochs = connection.execute(
+            "select accuracy, training_seconds, steps, batch_size, samples, sharing, threads "
+            "from fastrcaps_epochs where number = ? order by epoch",
+            (row["trial"],),
+        ).fetchall()
+        assert len(epochs) == 2
+        best = 0 if epochs[0][0] >= epochs[1][0] else 1
+        assert row["values"]["accuracy"] == epochs[best][0]
+        seconds = math.fsum(epoch[1] for epoch in epochs[: best + 1])
+        assert row["values"]["training_seconds"] == seconds
+        assert all(epoch[2] == math.ceil(160 / epoch[3]) for epoch in epochs)
+        assert all(epoch[4] == 160 for epoch in epochs)
+        assert all(1 <= epoch[5] <= 2 for epoch in epochs)
+    connection.close()
+
+
+def test_the_same_line_again_starts_nothing(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    before = (command.folder / "fastrcaps.db").stat().st_size
+    done = command("run", "--study", "quick.toml", "--trials", "4")
+    assert done.stdout.startswith("quick: 4/4 done, nothing to train\n")
+    assert "begins" not in done.stdout
+    assert command.json("status", "--study", "quick")["complete"] == 4
+    assert (command.folder / "fastrcaps.db").stat().st_size == before
+
+
+def test_a_larger_total_goes_on_and_a_smaller_one_changes_nothing(
+    ran: tuple[Command, str],
+) -> None:
+    command, _ = ran
+    shutil.copytree(command.folder, command.folder / "copy")
+    copy = type(command)(command.folder / "copy")
+    assert copy("run", "--study", "quick.toml", "--trials", "2").stdout.startswith(
+        "quick: 4/4 done, nothing to train\n"
+    )
+    done = copy("run", "--study", "quick.toml", "--trials", "5", "--quiet")
+    assert "begins" not in done.stdout
+    rows = copy.json("trials", "--study", "quick")
+    assert [row["trial"] for row in rows] == [0, 1, 2, 3, 4]
+    configurations = {json.dumps(row["params"], sort_keys=True) for row in rows}
+    assert len(configurations) == 5
+
+
+def test_optuna_and_its_dashboard_can_read_the_study(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.load_study(
+        study_name="quick", storage=f"sqlite:///{command.folder}/fastrcaps.db"
+    )
+    rows = command.json("trials", "--study", "quick")
+    assert [trial.values for trial in study.trials] == [
+        [row["values"][key] for key in ("accuracy", "training_seconds", "parameters")]
+        for row in rows
+    ]
+    assert {trial.number for trial in study.best_trials} == brute_force_front(rows)
+
+
+def test_the_same_from_python(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    storage = str(command.folder / "fastrcaps.db")
+    frame = fastrcaps_search.read_trials("quick", storage=storage)
+    front = fastrcaps_search.read_front("quick", storage=storage)
+    rows = command.json("trials", "--study", "quick")
+    assert list(frame["values.accuracy"]) == [row["values"]["accuracy"] for row in rows]
+    assert set(front["trial"]) == brute_force_front(rows)
+    assert fastrcaps_search.read_status("quick", storage=storage).complete == 4
+    again = fastrcaps_search.run_study(
+        str(command.folder / "quick.toml"), trials=4, storage=storage
+    )
+    assert again.finished == 4
+
+
+def test_report_writes_the_page_where_it_is_told(ran: tuple[Command, str]) -> None:
+    command, _ = ran
+    done = command("report", "--study", "quick", "--out", "pages/mine.html")
+    assert done.stdout == "pages/mine.html\n"
+    page = (command.folder / "pages/mine.html").read_text()
+    assert "quick" in page
+    assert str(command.folder) not in page
+
+
+def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[], Command]) -> None:
+    command = make_command()
+    (command.folder / "bad.toml").write_text(
+        'name = "bad"\nnetwork = "lenet5"\ndata_set = "mnist-mini"\nepochs = 2\n'
+        "boundaries = [1]\ntrain_images = 64\n[space]\n"
+        'lr_policy = ["fixed", "exponential_decay"]\nbatch_policy = ["constant"]\n'
+        "batch_size = [1, 2, 4]\n"
+    )
+    # A worker whose training breaks, in the place of the real one.
+    script = (
+        "import fastrcaps_search.training.run as run\n"
+        "def broken(self, epoch):\n"
+        "    raise RuntimeError('the network\\nfell over')\n"
+        "run.Run._epoch = broken\n"
+        "import sys\n"
+        "from fastrcaps_search.search.worker import main\n"
+        "sys.exit(main())\n"
+    )
+    (command.folder / "worker.py").write_text(script)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import sys, fastrcaps_search.search.processes as p\n"
+            "old = p._command\n"
+            "p._command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
+            "from fastrcaps_search.cli.main import main\n"
+            "sys.exit(main())",
+            *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1"),
+        ],
+        cwd=command.folder,
+        env=command.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "fastrcaps-search: 3 trials failed in a row, so the run stops: "
+        "trial 0: the network; trial 1: the network; trial 2: the network"
+    ]
+    rows = command.json("trials", "--study", "bad")
+    failed = [row for row in rows if row["state"] == "failed"]
+    assert [row["reason"] for row in failed] == ["the network"] * len(failed)
+    assert len(failed) >= 3

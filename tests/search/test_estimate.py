@@ -1,0 +1,154 @@
+"""Estimates worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.search.estimate import (
+    StepCosts,
+    in_words,
+    probed_sizes,
+    stored_costs,
+    trial_seconds,
+)
+from fastrcaps_search.store.records import EpochRecord, TrialRecord, TrialState
+
+COSTS = StepCosts({1: 0.01, 10: 0.05, 100: 0.5})
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds"),
+    [
+        (1, 0.01),
+        (10, 0.05),
+        (100, 0.5),
+        (4, 0.01 + 0.04 * 3 / 9),
+        (55, 0.05 + 0.45 * 45 / 90),
+        (200, 1.0),  # in proportion above the largest
+        (1000, 5.0),
+    ],
+)
+def test_seconds_of_a_step_are_linear_between_measured_sizes(size: int, seconds: float) -> None:
+    assert COSTS.at(size) == pytest.approx(seconds)
+
+
+def test_a_step_smaller_than_all_measured_ones_takes_as_long_as_the_smallest() -> None:
+    assert StepCosts({16: 0.2, 8: 0.1}).at(1) == 0.1
+
+
+def study(**values: object) -> StudyDefinition:
+    base = {
+        "name": "s",
+        "network": "lenet5",
+        "train_images": 100,
+        "epochs": 2,
+        "boundaries": [1],
+        "batch_size": 10,
+    }
+    return StudyDefinition.from_dict({**base, **values})
+
+
+TWO = {"lr_policy": ["fixed"], "batch_policy": ["constant", "adabatch"], "adabatch_exponent": [1]}
+
+
+def test_seconds_of_a_trial_are_a_mean_over_the_assignments() -> None:
+    # Constant: 2 epochs of 10 steps at 0.05 s. AdaBatch: 100 steps at 0.01 s, then 50 of batch 2
+    # at 0.01 + 0.04 / 9.
+    constant = 2 * 10 * 0.05
+    adabatch = 100 * 0.01 + 50 * (0.01 + 0.04 / 9)
+    assert trial_seconds(study(space=TWO), COSTS) == pytest.approx((constant + adabatch) / 2)
+    three = study(space=TWO, runs_per_trial=3)
+    assert trial_seconds(three, COSTS) == pytest.approx(3 * (constant + adabatch) / 2)
+
+
+def test_the_last_short_batch_counts_as_a_step() -> None:
+    definition = study(space={**TWO, "batch_policy": ["constant"]}, train_images=101)
+    assert trial_seconds(definition, COSTS) == pytest.approx(2 * 11 * 0.05)
+
+
+def test_a_continuous_space_and_a_list_are_estimated_too() -> None:
+    definition = study(space={**TWO, "batch_policy": ["constant"], "lr_max": [1e-3, 1e-2]})
+    assert trial_seconds(definition, COSTS) == pytest.approx(1.0)
+    listed = study(configuration=[{"lr_policy": "fixed", "batch_policy": "constant"}])
+    assert trial_seconds(listed, COSTS) == pytest.approx(1.0)
+
+
+def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
+    # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
+    definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})
+    assert probed_sizes(definition) == [1, 10, 32]
+    assert probed_sizes(study(space={**TWO, "batch_policy": ["constant"]})) == [10]
+    assert probed_sizes(study(space=TWO)) == [1, 2, 10]
+
+
+def epoch(size: int, *, steps: int, seconds: float, device: str = "cpu") -> EpochRecord:
+    return EpochRecord(
+        run=0,
+        token=1,
+        worker="w",
+        metrics=EpochMetrics(
+            1, size, 1e-3, 1e-3, 1.0, 1.0, 0.0, 0.5, 0.5, seconds, 9.0, steps, steps * size
+        ),
+        setting=RunSetting(device, "a name", "2.6", "fp32", 1, "eager"),
+        sharing=1,
+    )
+
+
+def trial(number: int, *epochs: EpochRecord) -> TrialRecord:
+    return TrialRecord(
+        number=number,
+        state=TrialState.COMPLETE,
+        parameters=TrialParameters.from_dict({"lr_policy": "fixed", "batch_policy": "constant"}),
+        configuration_key=str(number),
+        values=None,
+        test_accuracy=None,
+        failure=None,
+        token=1,
+        created_at=0.0,
+        finished_at=1.0,
+        epochs=epochs,
+    )
+
+
+def test_costs_measured_by_the_studys_own_epochs() -> None:
+    trials = [
+        # Seconds per step of batch 10: 0.1, 0.2 and 0.9, whose median is 0.2.
+        trial(0, epoch(10, steps=10, seconds=1.0), epoch(10, steps=10, seconds=2.0)),
+        trial(1, epoch(10, steps=10, seconds=9.0), epoch(1, steps=100, seconds=3.0)),
+        trial(2, epoch(10, steps=10, seconds=0.001, device="cuda")),
+        trial(3),
+    ]
+    costs = stored_costs(trials, device="cpu")
+    assert costs is not None
+    assert costs.seconds == pytest.approx({10: 0.2, 1: 0.03})
+    card = stored_costs(trials, device="cuda")
+    assert card is not None
+    assert card.seconds == pytest.approx({10: 0.0001})
+    assert stored_costs([], device="cpu") is None
+    assert stored_costs([trial(0)], device="cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "about 10 s"),
+        (4.0, "about 10 s"),
+        (16.0, "about 20 s"),
+        (44.0, "about 40 s"),
+        (89.9, "about 90 s"),
+        (90.1, "about 2 min"),
+        (290.0, "about 5 min"),
+        (45 * 60.0, "about 45 min"),
+        (5399.0, "about 90 min"),
+        (5401.0, "about 2 h"),
+        (10 * 3600.0, "about 10 h"),
+        (47.9 * 3600, "about 48 h"),
+        (48.1 * 3600, "about 2 days"),
+        (10.2 * 86_400, "about 10 days"),
+    ],
+)
+def test_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
