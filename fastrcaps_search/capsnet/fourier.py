@@ -35,6 +35,9 @@ OUTPUTS = PERIOD - TAPS + 1
 HALF = PERIOD * PERIOD // 2  # cosines, and as many sines
 PURE = 2  # of each, those of a frequency that is its own conjugate; they come first
 PRODUCTS = 3 * HALF - PURE
+PHASES = 4  # even or odd row, even or odd column
+CHUNK = 37  # a quarter; 0.6 MB of a narrow network's kernel, so that two fit a 2 MB cache
+CHUNKS = [slice(start, start + CHUNK) for start in range(0, PRODUCTS, CHUNK)]
 
 
 class Transforms(NamedTuple):
@@ -50,7 +53,7 @@ class Transforms(NamedTuple):
 
     even: Tensor
     odd: Tensor
-    kernel: Tensor
+    kernels: list[Tensor]
     output: Tensor
     mirror: Tensor
 
@@ -82,10 +85,15 @@ def transforms(dtype: torch.dtype, device: torch.device) -> Transforms:
     kernel_imaginary = torch.sin(_angles(imaginary, taps))
     kernel_sum = kernel_real[PURE:] + kernel_imaginary[PURE:]
     kernel_imaginary[:PURE] = torch.cos(_angles(imaginary[:PURE], taps))  # real there
+    kernel = torch.cat([kernel_real, kernel_imaginary, kernel_sum]).view(-1, TAPS, TAPS)
     return Transforms(
         even=torch.cos(_angles(real, positions)).to(device, dtype),
         odd=-torch.sin(_angles(imaginary, positions)).to(device, dtype),
-        kernel=torch.cat([kernel_real, kernel_imaginary, kernel_sum]).to(device, dtype),
+        kernels=[
+            kernel[:, : TAPS - i, : TAPS - j].reshape(PRODUCTS, -1).to(device, dtype)
+            for i in range(2)
+            for j in range(2)
+        ],
         output=torch.cat([from_real, from_imaginary, both]).t().contiguous().to(device, dtype),
         mirror=torch.arange(HALF - 1, -1, -1, device=device),
     )
@@ -115,7 +123,7 @@ def _angles(frequencies: Tensor, points: Tensor) -> Tensor:
 
 
 def features_by_position(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The 9x9 convolution before, in the layout that ``fourier_convolution`` reads.
+    """The first 9x9 convolution and its ReLU, in the layout that ``fourier_convolution`` reads.
 
     Args:
         images: [B, 1, 28, 28].
@@ -123,22 +131,23 @@ def features_by_position(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor
         bias: [C].
 
     Returns:
-        [100, B, 4, C]: position of 10x10, sample, phase (odd row, odd column), channel.
+        [4, 100, B, C]: phase (odd row, odd column), position of 10x10, sample, channel.
     """
     B, C = images.shape[0], weight.shape[0]
     # Strips 9 pixels wide make each 9x9 patch 81 neighbours in memory, quick to copy out.
     strips = images[:, 0].unfold(2, 9, 1).permute(2, 0, 1, 3).reshape(20, B, -1)
     patches = strips.unfold(2, 81, 9).view(PERIOD, 2, B, PERIOD, 2, 81)
-    rows = patches.permute(3, 0, 2, 4, 1, 5).reshape(-1, 81)
-    return torch.addmm(bias, rows, weight.view(C, 81).t()).view(-1, B, 4, C)
+    rows = patches.permute(4, 1, 3, 0, 2, 5).reshape(-1, 81)
+    # In place before the view: afterwards autograd would copy the whole.
+    return torch.addmm(bias, rows, weight.view(C, 81).t()).relu_().view(PHASES, -1, B, C)
 
 
 def fourier_convolution(features: Tensor, weight: Tensor) -> Tensor:
     """``F.conv2d(..., stride=2)`` without bias, position-major. Differentiable once.
 
     Args:
-        features: [100, B, 4, C], floating point, contiguous: position of 10x10, sample, phase
-            (odd row, odd column), channel. NaN spreads to every output of its sample.
+        features: [4, 100, B, C], floating point, contiguous: phase (odd row, odd column),
+            position of 10x10, sample, channel. NaN spreads to every output of its sample.
         weight: [O, C, 9, 9] as in ``nn.Conv2d``.
 
     Returns:
@@ -148,68 +157,83 @@ def fourier_convolution(features: Tensor, weight: Tensor) -> Tensor:
 
 
 class _FourierConvolution(torch.autograd.Function):
-    """Transform, one batched product, transform back; the backward pass has the same form."""
+    """Transform, multiply, transform back; the backward pass has the same form.
+
+    Phases and ``CHUNK`` frequencies at a time, so that a chunk of the transformed kernel is still
+    in the cache when it is multiplied. It is made anew in the backward pass: a quarter of a
+    product, where a kernel of 148 x 4 C x O numbers would be written to memory and read twice.
+    """
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401 - untyped
-        B, O = features.shape[1], weight.shape[0]
+        _, _, B, C = features.shape
+        O = weight.shape[0]
         matrices = transforms(features.dtype, features.device)
-        x = _to_frequencies(features.flatten(1), matrices).view(PRODUCTS, B, -1)
-        w = torch.mm(matrices.kernel, _pack(weight)).view(PRODUCTS, O, -1)
-        ctx.save_for_backward(x, w)
-        products = torch.bmm(w, x.transpose(1, 2))
+        x = features.new_empty(PHASES, PRODUCTS, B, C)
+        products = features.new_empty(PRODUCTS, O, B)
+        taps = _pack(weight)
+        for phase in range(PHASES):
+            _to_frequencies(features[phase].view(-1, B * C), matrices, x[phase].view(-1, B * C))
+            for rows in CHUNKS:
+                w = torch.mm(matrices.kernels[phase][rows], taps[phase]).view(-1, O, C)
+                moved = x[phase, rows].transpose(1, 2)
+                products[rows].baddbmm_(w, moved, beta=1 if phase else 0)
+        ctx.save_for_backward(x, *taps)
         return torch.mm(matrices.output, products.view(PRODUCTS, -1)).view(-1, O, B)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:  # noqa: ANN401
-        x, w = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - untyped
+        x, *taps = ctx.saved_tensors
         _, O, B = gradient.shape
+        C = x.shape[-1]
         matrices = transforms(x.dtype, x.device)
         products = torch.mm(matrices.output.t(), gradient.reshape(-1, O * B)).view(-1, O, B)
-        features = weight = None
-        if ctx.needs_input_grad[0]:
-            moved = torch.bmm(products.transpose(1, 2), w).view(PRODUCTS, -1)
-            features = _from_frequencies(moved, matrices).view(-1, B, 4, x.shape[2] // 4)
-        if ctx.needs_input_grad[1]:
-            taps = torch.mm(matrices.kernel.t(), torch.bmm(products, x).view(PRODUCTS, -1))
-            weight = _unpack(taps, O)
-        return features, weight
+        features = x.new_empty(PHASES, PERIOD * PERIOD, B * C)
+        moved = x.new_empty(PRODUCTS, B, C)
+        taps_gradients = [torch.empty_like(t) for t in taps]
+        for phase in range(PHASES):
+            kernel = matrices.kernels[phase]
+            for rows in CHUNKS:
+                w = torch.mm(kernel[rows], taps[phase]).view(-1, O, C)
+                torch.bmm(products[rows].transpose(1, 2), w, out=moved[rows])
+                w = torch.bmm(products[rows], x[phase, rows]).view(-1, O * C)
+                beta = 1 if rows.start else 0
+                taps_gradients[phase].addmm_(kernel[rows].t(), w, beta=beta)
+            _from_frequencies(moved.view(PRODUCTS, -1), matrices, features[phase])
+        return features.view(PHASES, -1, B, C), _unpack(taps_gradients, O)
 
 
-def _to_frequencies(x: Tensor, matrices: Transforms) -> Tensor:
-    """Frequencies [148, N] of positions [100, N]."""
+def _to_frequencies(x: Tensor, matrices: Transforms, y: Tensor) -> None:
+    """Write frequencies y [148, N] of positions x [100, N]."""
     first, last = x[:HALF], x[HALF:].index_select(0, matrices.mirror)
-    y = x.new_empty(PRODUCTS, x.shape[1])
     torch.mm(matrices.even, first + last, out=y[:HALF])
     torch.mm(matrices.odd, first - last, out=y[HALF : 2 * HALF])
     torch.add(y[PURE:HALF], y[HALF + PURE : 2 * HALF], out=y[2 * HALF :])
-    return y
 
 
-def _from_frequencies(y: Tensor, matrices: Transforms) -> Tensor:
-    """Transpose of ``_to_frequencies``: positions [100, N] of [148, N], which it overwrites."""
+def _from_frequencies(y: Tensor, matrices: Transforms, x: Tensor) -> None:
+    """Transpose of ``_to_frequencies``: write positions x [100, N] of y, which is overwritten."""
     y[PURE:HALF] += y[2 * HALF :]
     y[HALF + PURE : 2 * HALF] += y[2 * HALF :]
     even = torch.mm(matrices.even.t(), y[:HALF])
     odd = torch.mm(matrices.odd.t(), y[HALF : 2 * HALF])
-    x = y.new_empty(2 * HALF, y.shape[1])
     torch.add(even, odd, out=x[:HALF])
     torch.index_select(even.sub_(odd), 0, matrices.mirror, out=x[HALF:])
-    return x
 
 
-def _pack(weight: Tensor) -> Tensor:
-    """Taps [25, O * K] of a weight [O, C, 9, 9]."""
+def _pack(weight: Tensor) -> list[Tensor]:
+    """Taps [25 or 20 or 16, O * C] of each phase of a weight [O, C, 9, 9]."""
     O, C, _, _ = weight.shape
     # The plain transposition is the one strided copy that torch does in blocks.
-    taps_first = weight.reshape(O * C, -1).t().contiguous().view(9, 9, O, C)
-    padded = F.pad(taps_first, (0, 0, 0, 0, 0, 1, 0, 1))
-    return padded.view(TAPS, 2, TAPS, 2, O, C).permute(0, 2, 4, 1, 3, 5).reshape(TAPS * TAPS, -1)
+    taps = weight.reshape(O * C, -1).t().contiguous().view(9, 9, -1)
+    return [taps[i::2, j::2].reshape(-1, O * C) for i in range(2) for j in range(2)]
 
 
-def _unpack(taps: Tensor, O: int) -> Tensor:
-    """Transpose of ``_pack``: [O, C, 9, 9] of taps [25, O * K]."""
-    phases = taps.view(TAPS, TAPS, O, 2, 2, -1).permute(0, 3, 1, 4, 2, 5)
-    kernel = phases.reshape(2 * TAPS, 2 * TAPS, -1)[:-1, :-1].reshape(81, -1)
-    return kernel.t().contiguous().view(O, -1, 9, 9)
+def _unpack(taps: list[Tensor], O: int) -> Tensor:
+    """Transpose of ``_pack``."""
+    kernel = taps[0].new_empty(9, 9, taps[0].shape[1])
+    for phase, t in enumerate(taps):
+        part = kernel[phase // 2 :: 2, phase % 2 :: 2]
+        part.copy_(t.view_as(part))
+    return kernel.view(81, -1).t().contiguous().view(O, -1, 9, 9)

@@ -45,14 +45,14 @@ class PrimaryCapsules(nn.Module):
         return squash(s, dim=2).transpose(2, 3).reshape(-1, self.types * POSITIONS, PRIMARY_SIZE)
 
     def by_position(self, features: Tensor) -> Tensor:
-        """The same from position-major features [100, B, 4, C] of ``features_by_position``."""
+        """The same from position-major features [4, 100, B, C] of ``features_by_position``."""
         convolution = self.convolution
         s = fourier_convolution(features, convolution.weight) + convolution.bias.view(-1, 1)
         capsules = squash(s.view(POSITIONS, self.types, PRIMARY_SIZE, -1), dim=2)
         # In memory [I, B, 8], the order that the votes' product reads.
         return (
             capsules.permute(1, 0, 3, 2)
-            .reshape(-1, features.shape[1], PRIMARY_SIZE)
+            .reshape(-1, features.shape[2], PRIMARY_SIZE)
             .transpose(0, 1)
         )
 

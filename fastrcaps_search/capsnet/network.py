@@ -95,7 +95,7 @@ class CapsNet(nn.Module):
     def _primary(self, images: Tensor) -> Tensor:
         if uses_fourier(images, self.convolution.out_channels):
             features = features_by_position(images, self.convolution.weight, self.convolution.bias)
-            return self.primary_capsules.by_position(F.relu(features, inplace=True))
+            return self.primary_capsules.by_position(features)
         return self.primary_capsules(F.relu(self.convolution(images)))
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:

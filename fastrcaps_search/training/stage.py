@@ -26,5 +26,7 @@ def stage(
         DataError: Data missing, corrupt or short.
     """
     torch.set_num_threads(threads)
+    # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32).
+    torch.backends.cudnn.allow_tf32 = False
     images = load_images(definition.data_set, folder=folder)
     return make_splits(definition, images, device=torch.device(device))
