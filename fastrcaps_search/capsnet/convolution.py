@@ -1,14 +1,17 @@
 """The 9x9 convolution with stride 2 that makes primary capsules: 94 % of the network's work.
 
-For small batches on a CPU one matrix product over unfolded patches ("columns") beats torch's
-direct kernel, which reorders 5 million weights for a few samples. The choice depends on device,
-batch size and width alone, never on a clock, so that a resumed run repeats it bit for bit.
+On a CPU torch's direct kernel loses in two places. For small batches of the full network one
+matrix product over unfolded patches ("columns") is faster, since torch reorders 5 million weights
+for a few samples; for larger batches products of frequencies (``fourier``) need a fifth of the
+multiplications. The choice depends on device, batch size and width alone, never on a clock, so
+that a resumed run repeats it bit for bit.
 
 Letters: B batch, C input channels, O output channels, K kernel side, H and W input sides.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import torch
@@ -18,30 +21,36 @@ from torch.autograd.function import once_differentiable
 
 STRIDE = 2
 
-# Where columns win, in a whole training step of one thread (Xeon with AVX-512, torch 2.14):
-# 256 channels 1.6x at batch 1, 1.5x at 4, 1.25x at 8 and 16, 1.0x to 1.2x at 32; 64 channels
-# 1.04x at batch 1 and a loss from 4 on. Stops at 16 because columns lost at 128 on another
-# maker's cores, where the matrix library was half as fast.
-_LARGEST_COLUMN_BATCH = 16
+# Where each kernel wins, in a whole training step of one thread (Xeon with AVX-512, torch 2.14).
+# Fourier against the best other: 256 channels 1.2x at batch 16, 1.7x at 32, 2.6x to 3x at 64 and
+# 128; 64 channels 1.15x at 16, 1.25x at 32, 1.45x at 128, a loss (0.9x) at 8. Columns against
+# torch's: 256 channels 1.6x at batch 1, 1.5x at 4, 1.25x at 8; 64 channels a loss from 4 on.
+_SMALLEST_FOURIER_BATCH = 16
 _FEWEST_COLUMN_CHANNELS = 256
-import os
-
-_SMALLEST_FOURIER_BATCH = {64: int(os.environ.get("FB", "1")), 256: int(os.environ.get("FB", "1"))}
 
 
-def uses_columns(x: Tensor) -> bool:
-    """Whether ``stride_2_convolution`` multiplies columns for an input [B, C, H, W]."""
-    few_samples = x.shape[0] <= _LARGEST_COLUMN_BATCH
-    return few_samples and x.shape[1] >= _FEWEST_COLUMN_CHANNELS and x.device.type == "cpu"
+class Kernel(StrEnum):
+    """How the stride-2 convolution is computed; all give the same up to rounding."""
+
+    DIRECT = "direct"
+    COLUMNS = "columns"
+    FOURIER = "fourier"
 
 
-def uses_fourier(images: Tensor, channels: int) -> bool:
-    """Whether images [B, 1, 28, 28] with so many channels take ``convolve_by_position``."""
-    return images.device.type == "cpu" and images.shape[0] >= _SMALLEST_FOURIER_BATCH[channels]
+def choose_kernel(device: torch.device, *, batch: int, channels: int) -> Kernel:
+    """The fastest kernel, a function of these three alone."""
+    if device.type != "cpu":
+        return Kernel.DIRECT
+    if batch >= _SMALLEST_FOURIER_BATCH:
+        return Kernel.FOURIER
+    return Kernel.COLUMNS if channels >= _FEWEST_COLUMN_CHANNELS else Kernel.DIRECT
 
 
 def stride_2_convolution(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Convolution with stride 2, no padding; equal to ``F.conv2d(..., stride=2)`` up to rounding.
+
+    Columns where ``choose_kernel`` says so, torch's kernel for the rest: the Fourier form lives
+    in ``fourier``, because it needs another memory layout from the first convolution on.
 
     Args:
         x: [B, C, H, W], floating point; NaN spreads to every output that reads it.
@@ -51,7 +60,8 @@ def stride_2_convolution(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     Returns:
         [B, O, (H - K) // 2 + 1, (W - K) // 2 + 1].
     """
-    if uses_columns(x):
+    kernel = choose_kernel(x.device, batch=x.shape[0], channels=x.shape[1])
+    if kernel is Kernel.COLUMNS:
         return column_convolution(x, weight) + bias.view(-1, 1, 1)
     return F.conv2d(x, weight, bias, stride=STRIDE)
 

@@ -36,25 +36,25 @@ class PrimaryCapsules(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, C, 20, 20] to capsules [B, types * 36, 8], index type * 36 + position."""
-        convolution = self.convolution
-        if convolution.bias is None:
-            raise ValueError("the primary convolution must have a bias; build it with one")
-        s = stride_2_convolution(features, convolution.weight, convolution.bias)
+        s = stride_2_convolution(features, self.convolution.weight, self._bias)
         s = s.view(-1, self.types, PRIMARY_SIZE, POSITIONS)
         # Squash before the transposition: 36 neighbours in memory share each vector operation.
         return squash(s, dim=2).transpose(2, 3).reshape(-1, self.types * POSITIONS, PRIMARY_SIZE)
 
     def by_position(self, features: Tensor) -> Tensor:
         """The same from position-major features [4, 100, B, C] of ``features_by_position``."""
-        convolution = self.convolution
-        s = fourier_convolution(features, convolution.weight) + convolution.bias.view(-1, 1)
+        s = fourier_convolution(features, self.convolution.weight)
+        s = s + self._bias.view(-1, 1)
         capsules = squash(s.view(POSITIONS, self.types, PRIMARY_SIZE, -1), dim=2)
         # In memory [I, B, 8], the order that the votes' product reads.
-        return (
-            capsules.permute(1, 0, 3, 2)
-            .reshape(-1, features.shape[2], PRIMARY_SIZE)
-            .transpose(0, 1)
-        )
+        by_capsule = capsules.permute(1, 0, 3, 2).reshape(-1, features.shape[2], PRIMARY_SIZE)
+        return by_capsule.transpose(0, 1)
+
+    @property
+    def _bias(self) -> Tensor:
+        if self.convolution.bias is None:
+            raise ValueError("the primary convolution must have a bias; build it with one")
+        return self.convolution.bias
 
 
 class ClassCapsules(nn.Module):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastrcaps_search.capsnet.convolution import uses_fourier
+from fastrcaps_search.capsnet.convolution import Kernel, choose_kernel
 from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.fourier import features_by_position
 from fastrcaps_search.capsnet.layers import (
@@ -90,13 +90,18 @@ class CapsNet(nn.Module):
 
     def capsules(self, images: Tensor) -> Tensor:
         """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
-        return self.class_capsules(self._primary(images))
+        capsules: Tensor = self.class_capsules(self._primary(images))
+        return capsules
 
     def _primary(self, images: Tensor) -> Tensor:
-        if uses_fourier(images, self.convolution.out_channels):
-            features = features_by_position(images, self.convolution.weight, self.convolution.bias)
+        """Primary capsules [B, I, 8]."""
+        first = self.convolution
+        kernel = choose_kernel(images.device, batch=images.shape[0], channels=first.out_channels)
+        if kernel is Kernel.FOURIER and first.bias is not None:
+            features = features_by_position(images, first.weight, first.bias)
             return self.primary_capsules.by_position(features)
-        return self.primary_capsules(F.relu(self.convolution(images)))
+        capsules: Tensor = self.primary_capsules(F.relu(first(images)))
+        return capsules
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:
         """Lengths, capsules and reconstructions.

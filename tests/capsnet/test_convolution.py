@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from fastrcaps_search.capsnet.convolution import (
+    Kernel,
+    choose_kernel,
     column_convolution,
     stride_2_convolution,
-    uses_columns,
 )
 
 
@@ -46,20 +47,29 @@ def test_columns_take_any_memory_layout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "channels", "columns"),
-    [(1, 256, True), (16, 256, True), (17, 256, False), (128, 256, False), (1, 64, False)],
+    ("batch", "channels", "kernel"),
+    [
+        (1, 256, Kernel.COLUMNS),
+        (15, 256, Kernel.COLUMNS),
+        (16, 256, Kernel.FOURIER),
+        (1, 64, Kernel.DIRECT),
+        (15, 64, Kernel.DIRECT),
+        (16, 64, Kernel.FOURIER),
+        (128, 64, Kernel.FOURIER),
+    ],
 )
 def test_the_kernel_depends_on_batch_and_width_alone(
-    batch: int, channels: int, columns: bool
+    batch: int, channels: int, kernel: Kernel
 ) -> None:
-    assert uses_columns(torch.empty(batch, channels, 1, 1)) is columns
+    assert choose_kernel(torch.device("cpu"), batch=batch, channels=channels) is kernel
 
 
-def test_columns_are_for_the_cpu() -> None:
-    assert not uses_columns(torch.empty(1, 256, 20, 20, device="meta"))
+@pytest.mark.parametrize("batch", [1, 128])
+def test_other_devices_take_torchs_kernel(batch: int) -> None:
+    assert choose_kernel(torch.device("cuda"), batch=batch, channels=256) is Kernel.DIRECT
 
 
-@pytest.mark.parametrize("batch", [16, 17])
+@pytest.mark.parametrize("batch", [15, 16])
 def test_both_sides_of_the_boundary_give_one_result(batch: int) -> None:
     torch.manual_seed(0)
     x = torch.randn(batch, 256, 11, 11, dtype=torch.float64, requires_grad=True)
