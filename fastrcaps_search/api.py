@@ -56,7 +56,8 @@ def run_study(
     )
     try:
         if not run.is_done():
-            run.train(run.look(), stop=threading.Event(), observe=lambda progress: None)
+            stop = threading.Event()
+            run.train(run.look(stop), stop=stop, observe=lambda progress: None)
         return run.outcome()
     finally:
         run.close()

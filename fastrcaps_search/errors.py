@@ -10,10 +10,12 @@
     ├── StoreError                 the database cannot be used (exit code 1)
     │   ├── StudyNotFoundError     the database has no such study (exit code 2)
     │   └── LeaseLostError         another worker has taken the trial over
-    ├── SpaceError                 the disk or folder refuses what must be written (exit code 1)
+    ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
     ├── CheckpointError            a checkpoint that cannot be trusted or read (exit code 1)
     ├── RunError                   the run stopped without meeting its budget (exit code 1)
     ├── DivergedError              a non-finite loss; the trial fails
+    ├── SuspendedError             the process was suspended; the epoch is trained again
+    ├── DeviceError                the device or memory gave out; a fresh process may go on
     ├── NothingFitsError           nothing satisfies the criteria (exit code 3)
     └── InterruptedRunError        stopped on request, state saved (exit code 130)
 
@@ -77,7 +79,7 @@ class LeaseLostError(StoreError):
     """The trial's fencing token is no longer this worker's: nothing may be written."""
 
 
-class SpaceError(FastrcapsError):
+class DiskError(FastrcapsError):
     """The disk is full or a folder cannot be written."""
 
 
@@ -95,6 +97,14 @@ class DivergedError(FastrcapsError):
     def __init__(self, epoch: int) -> None:
         super().__init__(f"diverged at epoch {epoch}")
         self.epoch = epoch
+
+
+class SuspendedError(FastrcapsError):
+    """The process or machine was suspended during an epoch, whose seconds mean nothing."""
+
+
+class DeviceError(FastrcapsError):
+    """The device or the machine's memory gave out: not a fault of the configuration."""
 
 
 class NothingFitsError(FastrcapsError):

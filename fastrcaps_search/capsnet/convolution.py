@@ -22,9 +22,10 @@ from torch.autograd.function import once_differentiable
 STRIDE = 2
 
 # Where each kernel wins, in a whole training step of one thread (Xeon with AVX-512, torch 2.14).
-# Fourier against the best other: 256 channels 1.2x at batch 16, 1.7x at 32, 2.6x to 3x at 64 and
-# 128; 64 channels 1.15x at 16, 1.25x at 32, 1.45x at 128, a loss (0.9x) at 8. Columns against
-# torch's: 256 channels 1.6x at batch 1, 1.5x at 4, 1.25x at 8; 64 channels a loss from 4 on.
+# Fourier against the best other: 256 channels 1.2x at batch 16, 1.7x to 2.3x at 32, 2.6x to 3x at
+# 64 and 128, a loss (0.7x) at 8; 64 channels 1.0x to 1.15x at 16, 1.25x at 32, 1.3x to 1.45x at
+# 128, a loss (0.9x) at 8. Columns against torch's: 256 channels 1.6x at batch 1, 1.5x at 4, 1.25x
+# at 8; 64 channels 1.04x at 1, a loss from 4 on.
 _SMALLEST_FOURIER_BATCH = 16
 _FEWEST_COLUMN_CHANNELS = 256
 

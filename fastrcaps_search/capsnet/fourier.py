@@ -87,9 +87,9 @@ def fourier_convolution(features: Tensor, weight: Tensor) -> Tensor:
 class _FourierConvolution(torch.autograd.Function):
     """Transform, multiply, transform back; the backward pass has the same form.
 
-    One phase and some frequencies at a time, so that a chunk of the transformed kernel is still
-    in the cache when it is multiplied. It is made anew in the backward pass: a quarter of a
-    product, where a kernel of 148 x 4 C x O numbers would be written to memory and read twice.
+    One phase and some frequencies at a time, so that a part of the transformed kernel is still in
+    the cache when it is multiplied. The backward pass makes it anew, which measured no slower
+    than to keep 148 x 4 C x O numbers in memory and read them again.
     """
 
     @staticmethod

@@ -15,6 +15,9 @@ from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from fastrcaps_search.store.place import DEFAULT_STORAGE, Location, locate
 
 Add = Callable[[argparse.ArgumentParser], None]
+MOST_TRIALS = 1_000_000
+MOST_WORKERS = 1_024
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +105,13 @@ def _stored(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
-def _whole(low: int) -> Callable[[str], int]:
+def _whole(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if value < low:
+        # Longer texts cannot be in range, and Python refuses to read the longest.
+        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
+        if not low <= value <= high:
             raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {low}, got {text!r}"
+                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
             )
         return value
 
@@ -122,7 +123,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials",
         metavar="N",
-        type=_whole(1),
+        type=_whole(1, MOST_TRIALS),
         help="the study's total of trials, those that are done already included",
     )
     _storage(parser)
@@ -131,10 +132,16 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "--device", metavar="D", default="auto", type=_device, help="auto, cpu, cuda or cuda:N"
     )
     parser.add_argument(
-        "--workers", metavar="W", type=_whole(1), help="worker processes (default: chosen)"
+        "--workers",
+        metavar="W",
+        type=_whole(1, MOST_WORKERS),
+        help="worker processes (default: chosen)",
     )
     parser.add_argument(
-        "--seed", metavar="K", type=_whole(0), help="seed of a new study (default: 0)"
+        "--seed",
+        metavar="K",
+        type=_whole(0, LARGEST_SEED),
+        help="seed of a new study (default: 0)",
     )
     volume = parser.add_mutually_exclusive_group()
     volume.add_argument("--quiet", action="store_true", help="print the front alone")

@@ -56,6 +56,8 @@ class _Plain:
         if kind == "epoch" and self._epochs:
             accuracy = float(str(event["accuracy"]))
             return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+        if kind == "waiting":
+            return f"waits for {event['held']}"
         if kind == "complete":
             return f"trial {trial} complete: {_values(self._study, int(str(trial)))}"
         if kind == "failed":

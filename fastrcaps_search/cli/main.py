@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,6 +21,8 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        # An argument that landed in the wrong place may be a URL with a password.
+        message = re.sub(r"://[^\s@]*@", "://***@", message)
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
 

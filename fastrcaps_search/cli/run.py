@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _train(study: StudyRun, arguments: argparse.Namespace, stop: threading.Event) -> None:
-    machine = study.look()
+    machine = study.look(stop)
     if not arguments.quiet:
         print(study.plan_line(machine), flush=True)
     if stop.is_set():

@@ -47,9 +47,7 @@ def status(arguments: argparse.Namespace) -> int:
     if summary.finished < summary.budget:
         print(f"time left: {output.duration(summary.eta_seconds)}")
     for lease in leases:
-        print(
-            f"{lease.worker} on {lease.device}, {lease.host.split('/')[0]}: trial {lease.number}"
-        )
+        print(f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}")
     return 0
 
 
@@ -88,7 +86,7 @@ def _status_json(
         "workers": [
             {
                 "worker": lease.worker,
-                "host": lease.host.split("/")[0],
+                "host": lease.host_name,
                 "pid": lease.pid,
                 "device": lease.device,
                 "trial": lease.number,

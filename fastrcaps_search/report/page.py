@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fastrcaps_search.errors import SpaceError
+from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report import text
 from fastrcaps_search.report.figures import figures, library
 from fastrcaps_search.report.marks import dark_colours
@@ -46,7 +46,7 @@ def write_report(
         written_at: The date that the page shows, now if left out.
 
     Raises:
-        SpaceError: The file cannot be written there.
+        DiskError: The file cannot be written there.
     """
     view = report_view(
         study,
@@ -59,7 +59,7 @@ def write_report(
         _replace(path, page(view))
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise SpaceError(
+        raise DiskError(
             f"the report must be writable at {path}, got: {reason}; "
             "free space there or name another path"
         ) from error

@@ -230,7 +230,7 @@ def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord |
     runs = definition.runs_per_trial
     run = f"run {last[0] + 1} of {runs}, " if runs > 1 else ""
     done = f"{run}{last[1]} of {definition.epochs} epochs done"
-    where = f"held by {lease.host} ({lease.device})" if lease else "waiting for a worker"
+    where = f"held by {lease.host_name} ({lease.device})" if lease else "waiting for a worker"
     return f"{done}, {where}"
 
 

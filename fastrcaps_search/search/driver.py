@@ -7,23 +7,26 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import RunError, UsageError
+from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search import estimate, files
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.processes import WorkerSpec, torch_environment
 from fastrcaps_search.search.supervise import Observer, Supervisor
-from fastrcaps_search.store.admission import enter_study, untested_front
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import untested_front
 
 MOST_CPU_WORKERS = 4
 PROBE_SECONDS = 300.0
+POLL_SECONDS = 0.2
 LONG_TRIAL_SECONDS = 3600.0
 MINI = "mnist-mini"
 
@@ -132,16 +135,21 @@ class StudyRun:
         outcome = self.outcome()
         return outcome.finished >= self.target and not untested_front(self.study, outcome.trials)
 
-    def look(self) -> Machine:
+    def look(self, stop: threading.Event) -> Machine:
         """Measure the machine, in a process of its own.
 
+        Args:
+            stop: Set when the run is to stop.
+
         Raises:
+            InterruptedRunError: Asked to stop.
             UsageError: The device that was asked for is not here.
             RunError: The measurement failed.
         """
         cpu_workers = self.request.workers or _cpu_workers(self.target)
         threads = max(cores() // cpu_workers, 1)
-        facts = _probe(self.study.definition, self.request.device, threads)
+        device = self.request.device
+        facts = _probe(self.study.definition, device, threads=threads, stop=stop)
         devices = tuple(facts["devices"])
         if not devices:
             raise UsageError(
@@ -230,24 +238,46 @@ def _cpu_workers(target: int) -> int:
     return max(min(cores(), MOST_CPU_WORKERS, target), 1)
 
 
-def _probe(definition: StudyDefinition, device: str, threads: int) -> dict[str, Any]:
+def _probe(
+    definition: StudyDefinition, device: str, *, threads: int, stop: threading.Event
+) -> dict[str, Any]:
     command = [
         *(sys.executable, "-P", "-m", "fastrcaps_search.training.probe"),
         *("--device", device, "--threads", str(threads), "--batch-sizes"),
         *(str(size) for size in estimate.probed_sizes(definition)),
     ]
-    try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(definition.to_dict()),
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            check=False,
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=torch_environment(os.environ, threads=threads),
+        text=True,
+    ) as process:
+        out, err = _await(process, json.dumps(definition.to_dict()), stop)
+    if process.returncode != 0:
+        last = (err.strip().splitlines() or ["no message"])[-1]
+        raise RunError(
+            f"torch must be able to train a step on {device}, got: {last}; "
+            "`fastrcaps-search doctor` shows what is installed"
         )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"a few steps must take less than {PROBE_SECONDS:g} s here") from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RunError(f"torch must be able to train a step on {device}, got: {last}")
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(out))
+
+
+def _await(
+    process: subprocess.Popen[str], given: str | None, stop: threading.Event
+) -> tuple[str, str]:
+    """What the process printed; it is ended when the run is to stop or takes far too long."""
+    end = time.monotonic() + PROBE_SECONDS
+    while True:
+        try:
+            out, err = process.communicate(given, timeout=POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            given = None
+            if not stop.is_set() and time.monotonic() < end:
+                continue
+            process.kill()
+            out, err = process.communicate()
+        if stop.is_set():
+            raise InterruptedRunError("interrupted before anything was trained")
+        return out, err

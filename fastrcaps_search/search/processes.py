@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from fastrcaps_search.errors import SpaceError
+from fastrcaps_search.errors import DiskError
 from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
 
 ALLOCATOR = {
@@ -50,18 +50,25 @@ class WorkerSpec:
 
 def worker_environment(spec: WorkerSpec, base: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker: its storage, its card, its threads, its allocator."""
-    found = {**ALLOCATOR, **base, STORAGE_VARIABLE: spec.storage}
+    found = {**torch_environment(base, threads=spec.threads), STORAGE_VARIABLE: spec.storage}
     if spec.data_folder is not None:
         found[DATA_VARIABLE] = str(spec.data_folder)
-    found["OMP_NUM_THREADS"] = found["MKL_NUM_THREADS"] = str(spec.threads)
     kind, _, index = spec.device.partition(":")
     if kind == "cuda":
         # The card is chosen before torch starts; the worker sees no other.
-        visible = base.get("CUDA_VISIBLE_DEVICES", "").split(",") if index else []
-        found["CUDA_VISIBLE_DEVICES"] = (
-            visible[int(index)] if index and int(index) < len(visible) and visible[0] else index
-        )
+        names = [name.strip() for name in base.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+        found["CUDA_VISIBLE_DEVICES"] = names[int(index)] if names != [""] else index
     return found
+
+
+def torch_environment(base: Mapping[str, str], *, threads: int) -> dict[str, str]:
+    """Environment of a process that trains, or measures how fast training is."""
+    return {
+        **ALLOCATOR,
+        **base,
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+    }
 
 
 class WorkerProcess:
@@ -82,8 +89,9 @@ class WorkerProcess:
             spec.log.parent.mkdir(parents=True, exist_ok=True)
             log = spec.log.open("ab")
         except OSError as error:
-            raise SpaceError(
-                f"{spec.log.parent} must be a folder that can be written, got: {error.strerror}"
+            raise DiskError(
+                f"{spec.log.parent} must be a folder that can be written, got: "
+                f"{error.strerror}; mend it, or name another database with --storage"
             ) from error
         with log:
             self.process = subprocess.Popen(
@@ -135,5 +143,5 @@ def _command(spec: WorkerSpec) -> list[str]:
     return [
         *(sys.executable, "-P", "-m", "fastrcaps_search.search.worker"),
         *("--study", spec.study, "--name", spec.name),
-        *("--device", spec.device.partition(":")[0], "--threads", str(spec.threads)),
+        *("--device", spec.device, "--threads", str(spec.threads)),
     ]

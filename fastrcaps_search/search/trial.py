@@ -10,10 +10,12 @@ from statistics import fmean
 
 from fastrcaps_search.errors import (
     CheckpointError,
+    DeviceError,
+    DiskError,
     DivergedError,
     InterruptedRunError,
-    SpaceError,
     StoreError,
+    SuspendedError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
@@ -38,6 +40,7 @@ class Workplace:
         threads: Threads of torch for a new run.
         tell: Called with the name of an event and its facts.
         should_stop: Whether the worker was asked to stop.
+        was_suspended: Whether the worker was suspended since this was asked last.
     """
 
     study: StudyRecord
@@ -45,6 +48,7 @@ class Workplace:
     threads: int
     tell: Callable[..., None]
     should_stop: Callable[[], bool]
+    was_suspended: Callable[[], bool]
 
 
 class TrialTraining:
@@ -67,17 +71,20 @@ class TrialTraining:
 
         Raises:
             InterruptedRunError: Asked to stop; the trial can be continued.
-            SpaceError: No room; the trial can be continued.
+            DiskError: No room; the trial can be continued.
             StoreError: The store or the lease is lost; the trial can be continued.
+            DeviceError: The device gave out; another process can continue the trial.
         """
         try:
             results = [
                 self._run(run) for run in range(self._place.study.definition.runs_per_trial)
             ]
-        except (InterruptedRunError, SpaceError, StoreError):
+        except (InterruptedRunError, DiskError, StoreError):
             raise
         except Exception as error:
-            # Whatever a training raises is data about its configuration, not the worker's end.
+            if devices.is_device_fault(error):
+                raise DeviceError(_first_line(error)) from error
+            # Whatever else a training raises is data about its configuration.
             failure = self._failure(error)
             self._claimed.fail(failure)
             return failure
@@ -96,7 +103,7 @@ class TrialTraining:
         return None
 
     def _failure(self, error: Exception) -> Failure:
-        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = _first_line(error)
         trace = "".join(traceback.format_exception(error))
         LOG.error("failed: %s\n%s", message, trace)
         location = self._claimed.store.location
@@ -112,12 +119,22 @@ class TrialTraining:
             return done
         seed = self._place.study.seed + index
         setting = self._setting(stored)
-        self._claimed.begin_run(index, seed=seed, setting=setting)
         folder = checkpoint_folder(self._claimed, study=self._place.study, run=index, seed=seed)
-        result = self._open(index, seed, setting, folder).train()
+        result = None
+        while result is None:
+            try:
+                result = self._open(index, seed, setting, folder).train()
+            except SuspendedError as error:
+                LOG.warning("%s: the epoch is trained again", error)
+                self._refresh()
         self._claimed.finish_run(index, result)
         folder.keep_only_weights(result.best_epoch)
         return result
+
+    def _refresh(self) -> None:
+        """Read the trial again as it is stored."""
+        store, study = self._claimed.store, self._place.study
+        (self._record,) = store.trials(study, epochs=True, number=self._record.number)
 
     def _setting(self, stored: RunRecord | None) -> RunSetting:
         """Where the run trains; a continued one with the threads that it was begun with."""
@@ -138,8 +155,10 @@ class TrialTraining:
                 "progress", epoch=epoch, images=images, images_per_second=round(per_second, 1)
             )
 
-        hooks = Hooks(on_epoch, on_progress, self._place.should_stop)
+        place = self._place
+        hooks = Hooks(on_epoch, on_progress, place.should_stop, place.was_suspended)
         run = self._build(seed, folder, hooks)
+        self._claimed.begin_run(index, seed=seed, setting=setting, fresh=not run.epochs)
         self._agree(index, run, setting)
         return run
 
@@ -180,6 +199,10 @@ class TrialTraining:
         self._place.tell(
             "epoch", run=index, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6)
         )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _done(stored: RunRecord | None) -> RunResult | None:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import TextIO
 
 from fastrcaps_search.errors import (
     CheckpointError,
+    DeviceError,
+    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
-    SpaceError,
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
@@ -36,6 +38,7 @@ from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
 WAIT_SECONDS = 0.5
+DEVICE_EXIT_CODE = 75
 Tell = Callable[..., None]
 """Called with the name of an event and its facts."""
 LOG = logging.getLogger("fastrcaps_search.trial")
@@ -48,7 +51,7 @@ class Worker:
         store: The store, open for writing.
         study: The study.
         name: Name of the worker.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda:N``.
         threads: Threads of torch.
         data_folder: Folder with image data.
         tell: Called with the name of an event and its facts.
@@ -70,14 +73,19 @@ class Worker:
         # Torch takes seconds to import; the signals are in place before.
         from fastrcaps_search.search.suggest import propose
         from fastrcaps_search.search.trial import Workplace
+        from fastrcaps_search.training.device import SuspensionWatch
         from fastrcaps_search.training.stage import stage
 
         self._store = store
         self._study = study
         self._tell = tell
         self._stop = stop
-        splits = stage(study.definition, device=device, threads=threads, folder=data_folder)
-        self._place = Workplace(study, splits, threads, tell, stop.is_set)
+        watch = SuspensionWatch()
+        signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
+        # Of several cards this process sees only its own.
+        kind = device.partition(":")[0]
+        splits = stage(study.definition, device=kind, threads=threads, folder=data_folder)
+        self._place = Workplace(study, splits, threads, tell, stop.is_set, watch)
         self._door = Door(store, study, worker=name, device=device, propose=propose)
 
     def work(self) -> None:
@@ -85,7 +93,7 @@ class Worker:
 
         Raises:
             InterruptedRunError: Asked to stop.
-            SpaceError: No room for checkpoints or rows.
+            DiskError: No room for checkpoints or rows.
             StoreError: The database cannot be used.
         """
         told_waiting = False
@@ -96,7 +104,7 @@ class Worker:
                 return
             if admitted.claim is None:
                 if not told_waiting:
-                    self._tell("waiting")
+                    self._tell("waiting", held=self._held())
                 told_waiting = True
                 self._stop.wait(WAIT_SECONDS)
                 continue
@@ -107,6 +115,13 @@ class Worker:
     def close(self) -> None:
         """Close the connections."""
         self._door.close()
+
+    def _held(self) -> str:
+        """Who holds the trials that are waited for."""
+        return ", ".join(
+            f"trial {lease.number} ({lease.worker}, process {lease.pid} on {lease.host_name})"
+            for lease in self._store.leases(self._study)
+        )
 
     def _do(self, admitted: Admitted, claim: Claim) -> None:
         claimed = ClaimedTrial(self._store, claim)
@@ -167,7 +182,7 @@ def _logging_to(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
-        raise SpaceError(
+        raise DiskError(
             f"{path.parent} must be a folder that can be written, got: {error.strerror}"
         ) from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -191,8 +206,12 @@ def main() -> int:
     LOG.propagate = False
     try:
         _work(arguments, tell=tell, stop=stop)
+    except DeviceError:
+        # Not told as an error: the supervisor starts a fresh process, a few times.
+        traceback.print_exc()
+        return DEVICE_EXIT_CODE
     except FastrcapsError as error:
-        logging.getLogger(__name__).debug("worker ends", exc_info=error)
+        traceback.print_exc()
         tell("error", message=str(error), exit_code=error.exit_code)
         return error.exit_code
     return 0

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-import sqlalchemy
 from sqlalchemy import Connection, insert
 
-from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import SpaceError, StoreError, StudyMismatchError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.differences import difference
-from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.enter import admission_lock
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, identity
 from fastrcaps_search.store.mirror import Mirror
-from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store, read_leases, read_trials
-from fastrcaps_search.store.summary import front_numbers
-
-OPTUNA_TABLE = "studies"
+from fastrcaps_search.store.summary import untested_front
 
 
 class Duty(StrEnum):
@@ -52,103 +41,6 @@ class Admitted:
 
 Proposal = Callable[[StudyRecord, Sequence[TrialRecord]], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken."""
-
-
-@contextmanager
-def admission_lock(location: Location) -> Iterator[None]:
-    """Hold the door: the kernel opens it again when a holder dies."""
-    try:
-        location.path.parent.mkdir(parents=True, exist_ok=True)
-        file = location.lock_path.open("a")
-    except OSError as error:
-        kind = SpaceError if error.errno == 28 else StoreError
-        raise kind(
-            f"{location.path.parent} must be a folder that can be written, got: {error.strerror}"
-        ) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def enter_study(
-    location: Location, definition: StudyDefinition, *, seed: int | None, budget: int
-) -> StudyRecord:
-    """Create the study, or join the stored one of that name and raise its budget.
-
-    Args:
-        location: Database; created with its tables when missing.
-        definition: What is asked now.
-        seed: Seed asked now; ``None`` takes the stored one, or 0.
-        budget: Trials asked now; the largest number ever asked is stored.
-
-    Raises:
-        StudyMismatchError: The stored study has another definition or seed.
-        StoreError: The database is not ours to write.
-    """
-    with admission_lock(location):
-        if location.path.exists():
-            _check_ours(location)
-        mirror = Mirror(location, create=True)
-        try:
-            engine = writing_engine(location)
-            with store_errors(location):
-                schema.create(engine)
-                schema.check(engine, shown=str(location.path))
-            store = Store(location, engine)
-            try:
-                return _enter(store, mirror, definition, seed=seed, budget=budget)
-            finally:
-                store.close()
-        finally:
-            mirror.close()
-
-
-def _check_ours(location: Location) -> None:
-    """Refuse, before anything is written, a database that another program uses."""
-    with store_errors(location):
-        engine = reading_engine(location)
-        tables = set(sqlalchemy.inspect(engine).get_table_names())
-        engine.dispose()
-    if tables and not tables & {OPTUNA_TABLE, schema.versions.name}:
-        raise StoreError(
-            f"{location.path} must be a database of fastrcaps-search or Optuna, "
-            f"got one with the tables {', '.join(sorted(tables)[:5])}; choose another --storage"
-        )
-
-
-def _enter(
-    store: Store, mirror: Mirror, definition: StudyDefinition, *, seed: int | None, budget: int
-) -> StudyRecord:
-    stored = store.find_study(definition.name)
-    if stored is None:
-        study_id = mirror.create_study(definition.name)
-        values = {
-            "study_id": study_id,
-            "name": definition.name,
-            "uid": uuid.uuid4().hex,
-            "definition": json.dumps(definition.to_dict()),
-            "seed": seed or 0,
-            "budget": budget,
-            "created_at": time.time(),
-        }
-        with store.transaction() as connection:
-            connection.execute(insert(schema.studies).values(**values))
-        return store.study(definition.name)
-    changed = difference(stored, definition, seed=seed)
-    if changed:
-        raise StudyMismatchError(
-            f'study "{definition.name}" in {store.location.path} must be resumed as it was '
-            f"begun; {changed}; give the file another name, or choose another --storage"
-        )
-    if budget > stored.budget:
-        table = schema.studies
-        with store.transaction() as connection:
-            connection.execute(
-                table.update()
-                .where(table.c.study_id == stored.study_id, table.c.budget < budget)
-                .values(budget=budget)
-            )
-    return store.study(definition.name)
 
 
 class Door:
@@ -188,7 +80,8 @@ class Door:
             budget = self._store.study(self._study.name).budget
             with self._store.transaction() as connection:
                 admitted = self._decide(connection, budget)
-            self._repair()
+            if admitted.duty is Duty.TRAIN:
+                self._repair()
         return admitted
 
     def settle(self) -> None:
@@ -301,13 +194,3 @@ class Door:
             parameters=parameters,
             configuration_key=key,
         )
-
-
-def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[int]:
-    """Trials on the front whose best weights have not met the test set yet.
-
-    A study that evaluates on the test set has nothing more to read.
-    """
-    if study.definition.evaluate_on is EvaluateOn.TEST:
-        return []
-    return [number for number in front_numbers(trials) if trials[number].test_accuracy is None]

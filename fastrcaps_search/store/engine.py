@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from fastrcaps_search.errors import SpaceError, StoreError
+from fastrcaps_search.errors import DiskError, StoreError
 from fastrcaps_search.store.place import Location
 
 BUSY_SECONDS = 60.0
@@ -39,7 +39,8 @@ def make_immediate(engine: Engine) -> None:
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=NORMAL")
+        # A commit is on the disk before the files that it makes superfluous are removed.
+        cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 
     def begun(connection: sqlalchemy.Connection) -> None:
@@ -77,12 +78,12 @@ def store_errors(location: Location) -> Iterator[None]:
         raise _translated(error, location) from error
 
 
-def _translated(error: SQLAlchemyError, location: Location) -> SpaceError | StoreError:
+def _translated(error: SQLAlchemyError, location: Location) -> DiskError | StoreError:
     cause = str(error.orig) if isinstance(error, DBAPIError) and error.orig else str(error)
     cause = cause.splitlines()[0]
     path = location.path
     if "disk is full" in cause:
-        return SpaceError(
+        return DiskError(
             f"{path}: the disk must have room for the database, got: {cause}; "
             "free some space and run the same line again, nothing is lost"
         )

@@ -73,11 +73,20 @@ class ClaimedTrial:
         self.store = store
         self.claim = claim
 
-    def begin_run(self, run: int, *, seed: int, setting: RunSetting) -> None:
-        """Store a run unless it is there; mark it where it goes on under another setting."""
+    def begin_run(self, run: int, *, seed: int, setting: RunSetting, fresh: bool) -> None:
+        """Store a run unless it is there; mark it where it goes on under another setting.
+
+        Args:
+            run: Index of the run.
+            seed: Its seed.
+            setting: Where it trains from now on.
+            fresh: Whether it trains from its first epoch, so that no earlier setting counts.
+        """
         with self._fenced() as connection:
             table = schema.runs
             key = self._key(table) & (table.c.run == run)
+            if fresh:
+                connection.execute(table.delete().where(key))
             row = connection.execute(select(table).where(key)).one_or_none()
             facts = asdict(setting)
             if row is None:

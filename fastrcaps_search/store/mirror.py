@@ -1,7 +1,7 @@
 """Optuna's own tables, kept equal to ours so that Optuna's tools can read the study.
 
-Ours are the truth. Every difference is mended in one direction, under the admission lock: trials
-that Optuna lacks are created, running ones that have ended here are told.
+Ours are the truth. Differences are mended in one direction, under the admission lock: a study or
+trials that Optuna lacks are created, running ones that have ended here are told.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Mirror:
         self.storage.engine.dispose()
 
     def create_study(self, name: str) -> int:
-        """Create Optuna's study and return its id, which ours takes over.
+        """Create Optuna's study and return its id.
 
         A study that a killed process created without its definition is taken as it is.
 
@@ -90,19 +90,30 @@ class Mirror:
         return int(study_id)
 
     def repair(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        """Make Optuna's trials equal to ours; the admission lock must be held."""
+        """Create what Optuna lacks and tell it what has ended; the admission lock must be held.
+
+        A trial that another program has ended there keeps that end: Optuna allows no other.
+        """
         with _errors(self.location), quiet():
             # By our number, not by Optuna's: another program may have added trials there.
+            study_id = self._study_id(study.name)
             theirs = {
                 trial.user_attrs.get(NUMBER_KEY): trial
-                for trial in self.storage.get_all_trials(study.study_id, deepcopy=False)
+                for trial in self.storage.get_all_trials(study_id, deepcopy=False)
             }
             for ours in trials:
                 twin = theirs.get(ours.number)
                 if twin is None:
-                    self.storage.create_new_trial(study.study_id, frozen_trial(study, ours))
+                    self.storage.create_new_trial(study_id, frozen_trial(study, ours))
                 elif twin.state is OptunaState.RUNNING and ours.is_finished:
                     self._tell(twin, ours)
+
+    def _study_id(self, name: str) -> int:
+        """Optuna's id of the study; it is created again where another program has deleted it."""
+        try:
+            return int(self.storage.get_study_id_from_name(name))
+        except KeyError:
+            return self.create_study(name)
 
     def _tell(self, theirs: FrozenTrial, ours: TrialRecord) -> None:
         for key, value in _attributes(ours).items():

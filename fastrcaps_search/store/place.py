@@ -34,7 +34,7 @@ class Location:
     @property
     def files(self) -> Path:
         """Folder of the checkpoints and logs, beside the database."""
-        return self.path.with_name(self.path.stem + "-files")
+        return self.path.with_name(_files_name(self.path.name))
 
 
 def locate(storage: str) -> Location:
@@ -43,12 +43,13 @@ def locate(storage: str) -> Location:
     Raises:
         UsageError: Another kind of database. A password in the URL is not repeated.
     """
-    scheme, separator, rest = storage.partition("://")
+    scheme, separator, rest = _split(storage)
     if not separator:
         path = storage
     elif scheme in ("sqlite", "sqlite+pysqlite"):
         path = rest.removeprefix("/")
     else:
+        # The rest of the URL may hold a password and is not repeated.
         raise UsageError(
             "storage must be a path or sqlite:///path in this version, "
             f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
@@ -59,3 +60,17 @@ def locate(storage: str) -> Location:
             "sqlite:///folder/fastrcaps.db"
         )
     return Location(Path(path).absolute())
+
+
+def _split(storage: str) -> tuple[str, str, str]:
+    """Scheme, separator and rest of a URL; a URL that lost a slash is still one."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/+", storage)
+    if found is None or found[0].endswith("://") or found[0].startswith("sqlite"):
+        return storage.partition("://")
+    return found[1], "://", storage[found.end() :]
+
+
+def _files_name(database: str) -> str:
+    """Name of the folder beside a database: one for each, whatever its ending."""
+    name, dot, ending = database.rpartition(".")
+    return f"{name}-files" if dot and ending == "db" else f"{database}.files"

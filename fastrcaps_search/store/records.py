@@ -54,7 +54,7 @@ class StudyRecord:
     """A stored study.
 
     Attributes:
-        study_id: Key of our tables and of Optuna's.
+        study_id: Key of our tables.
         name: Name.
         uid: Random mark that ties checkpoints to this study.
         definition: The frozen definition.
@@ -86,6 +86,11 @@ class LeaseRecord:
     process_start: int
     device: str
     claimed_at: float
+
+    @property
+    def host_name(self) -> str:
+        """The host's name alone; its machine id is nobody's business."""
+        return self.host.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ versions = Table("fastrcaps_schema", metadata, Column("version", Integer, primar
 studies = Table(
     "fastrcaps_studies",
     metadata,
-    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("study_id", Integer, primary_key=True),
     Column("name", String(64), nullable=False, unique=True),
     Column("uid", String(32), nullable=False),
     Column("definition", Text, nullable=False),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.front.hypervolume import hypervolume_fraction, reference_point
@@ -223,3 +224,13 @@ def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
         for what, found in mixed.items()
         if len(found) > 1
     )
+
+
+def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[int]:
+    """Trials on the front whose best weights have not met the test set yet.
+
+    A study that evaluates on the test set has nothing more to read.
+    """
+    if study.definition.evaluate_on is EvaluateOn.TEST:
+        return []
+    return [number for number in front_numbers(trials) if trials[number].test_accuracy is None]

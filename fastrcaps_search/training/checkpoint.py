@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fastrcaps_search.errors import CheckpointError, SpaceError
+from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 
 FORMAT = "fastrcaps-checkpoint-1"
@@ -60,7 +60,7 @@ class CheckpointFolder:
         """Write a checkpoint, then remove those that are no longer needed.
 
         Raises:
-            SpaceError: The disk is full or the folder cannot be written; the last good
+            DiskError: The disk is full or the folder cannot be written; the last good
                 checkpoint stays.
         """
         epoch = checkpoint.epochs[-1].epoch
@@ -71,7 +71,7 @@ class CheckpointFolder:
             state = save(checkpoint.optimiser, {**self._owner, "epochs": figures})
             _write(self._state(epoch), state)
         except OSError as error:
-            raise SpaceError(
+            raise DiskError(
                 f"{self.path}: a checkpoint must be written, got: {error.strerror}; free some "
                 "space or mend the folder and run the same line again, the trial goes on"
             ) from error
@@ -96,12 +96,12 @@ class CheckpointFolder:
         """Remove everything but the weights after ``epoch``: the run has ended."""
         for path in self._files():
             if path != self._weights(epoch):
-                path.unlink(missing_ok=True)
+                _remove(path)
 
     def remove(self) -> None:
         """Remove every checkpoint."""
         for path in self._files():
-            path.unlink(missing_ok=True)
+            _remove(path)
 
     def _load(self, epoch: int) -> Checkpoint:
         optimiser, metadata = _read(self._state(epoch), self._owner)
@@ -120,9 +120,9 @@ class CheckpointFolder:
             if some
         }
         for epoch in self._epochs(STATE_NAME) - kept:
-            self._state(epoch).unlink(missing_ok=True)
+            _remove(self._state(epoch))
         for epoch in self._epochs(WEIGHTS_NAME) - kept - best:
-            self._weights(epoch).unlink(missing_ok=True)
+            _remove(self._weights(epoch))
 
     def _files(self) -> list[Path]:
         return list(self.path.glob("epoch-*")) if self.path.is_dir() else []
@@ -136,6 +136,12 @@ class CheckpointFolder:
 
     def _weights(self, epoch: int) -> Path:
         return self.path / f"epoch-{epoch:04d}.weights.safetensors"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file that is no longer needed; one that cannot be removed only takes room."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -11,6 +11,9 @@ import torch
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.step import KERNEL
 
+SLEEP_SECONDS = 0.1
+"""Difference of the two clocks that is no rounding."""
+
 
 def devices() -> list[str]:
     """Devices of this machine: the cards, then ``cpu``."""
@@ -58,6 +61,47 @@ def run_setting(device: torch.device, *, precision: str, threads: int) -> RunSet
         threads=threads,
         kernel=KERNEL,
     )
+
+
+def prepare(device: str, *, threads: int) -> torch.device:
+    """Settings of this process under which every figure is measured and every value made."""
+    torch.set_num_threads(threads)
+    # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32).
+    torch.backends.cudnn.allow_tf32 = False
+    return torch.device(device)
+
+
+def is_device_fault(error: BaseException) -> bool:
+    """Whether memory or the device gave out, which says nothing about a configuration."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("CUDA" in text or "can't allocate memory" in text)
+
+
+class SuspensionWatch:
+    """Notices that the machine slept: the boot clock counts that time, the monotonic one not.
+
+    A suspension of this process alone (SIGSTOP) is noticed by its SIGCONT, which sets ``woken``.
+    """
+
+    def __init__(self) -> None:
+        self.woken = False
+        self._slept = self._sleep()
+
+    def __call__(self) -> bool:
+        """Whether there was a suspension since the last call."""
+        slept = self._sleep()
+        found = self.woken or slept - self._slept > SLEEP_SECONDS
+        self.woken, self._slept = False, slept
+        return found
+
+    @staticmethod
+    def _sleep() -> float:
+        """Seconds that this machine has slept since it was started."""
+        if not hasattr(time, "CLOCK_BOOTTIME"):
+            return 0.0
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class Clock:

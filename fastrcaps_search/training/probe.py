@@ -18,7 +18,7 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.device import Clock, device_name, devices
+from fastrcaps_search.training.device import Clock, device_name, devices, prepare
 from fastrcaps_search.training.step import TrainingStep
 
 BUDGET_SECONDS = 0.6
@@ -32,13 +32,12 @@ def main() -> int:
     parser.add_argument("--threads", required=True, type=int)
     parser.add_argument("--batch-sizes", required=True, type=int, nargs="+")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     found = found_devices(arguments.device)
     if not found:
         json.dump({"devices": []}, sys.stdout)
         return 0
     definition = StudyDefinition.from_dict(json.load(sys.stdin))
-    device = torch.device(found[0])
+    device = prepare(found[0], threads=arguments.threads)
     facts: dict[str, Any] = {
         "devices": found,
         "device_name": device_name(device),

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import torch
 
 from fastrcaps_search.capsnet.network import build_network, learned_parameters
-from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
+from fastrcaps_search.errors import (
+    CheckpointError,
+    DivergedError,
+    InterruptedRunError,
+    SuspendedError,
+)
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training.checkpoint import (
     Checkpoint,
@@ -38,11 +43,14 @@ class Hooks:
         on_epoch: Called with the figures of each new epoch, after its checkpoint.
         on_progress: Called now and then with epoch, images done in it, and images per second.
         should_stop: Whether to stop; asked before every step.
+        was_suspended: Whether the process was suspended since this was asked last; asked before
+            and after every epoch.
     """
 
     on_epoch: Callable[[EpochMetrics], None] = _ignore
     on_progress: Callable[[int, int, float], None] = _ignore
     should_stop: Callable[[], bool] = lambda: False
+    was_suspended: Callable[[], bool] = lambda: False
 
 
 class Run:
@@ -96,7 +104,9 @@ class Run:
         Raises:
             DivergedError: A loss or accuracy is not finite.
             InterruptedRunError: Asked to stop; the last checkpoint stands.
-            SpaceError: A checkpoint cannot be written.
+            DiskError: A checkpoint cannot be written.
+            SuspendedError: The epoch contains a suspension: a new ``Run`` goes on from the last
+                checkpoint.
         """
         for epoch in range(len(self.epochs) + 1, self._plan.epochs + 1):
             self._train_and_keep(epoch)
@@ -108,13 +118,20 @@ class Run:
         return RunResult.from_epochs(self.epochs, parameters=parameters)
 
     def _train_and_keep(self, epoch: int) -> None:
+        self._hooks.was_suspended()
         metrics = self._epoch(epoch)
-        if not metrics.is_finite:
+        if self._hooks.was_suspended():
+            raise SuspendedError(f"suspended during epoch {epoch}")
+        if not metrics.is_finite or not self._weights_are_finite():
             raise DivergedError(epoch)
         self.epochs.append(metrics)
         if self._folder is not None:
             self._folder.save(self._checkpoint())
         self._hooks.on_epoch(metrics)
+
+    def _weights_are_finite(self) -> bool:
+        """The last step may spoil the weights after the last finite loss."""
+        return all(bool(torch.isfinite(p).all()) for p in self.network.parameters())
 
     def _epoch(self, epoch: int) -> EpochMetrics:
         sizes = self._plan.epoch_batches(epoch)

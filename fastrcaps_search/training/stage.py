@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.training.device import prepare
 from fastrcaps_search.training.splits import Splits, make_splits
 
 
@@ -25,8 +24,6 @@ def stage(
     Raises:
         DataError: Data missing, corrupt or short.
     """
-    torch.set_num_threads(threads)
-    # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32).
-    torch.backends.cudnn.allow_tf32 = False
+    place = prepare(device, threads=threads)
     images = load_images(definition.data_set, folder=folder)
-    return make_splits(definition, images, device=torch.device(device))
+    return make_splits(definition, images, device=place)

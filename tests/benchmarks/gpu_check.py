@@ -144,8 +144,8 @@ def trial(arguments: argparse.Namespace) -> int:
 
     def say(metrics: EpochMetrics) -> None:
         print(
-            f"epoch {metrics.epoch}: batch {metrics.batch_size}, {metrics.training_seconds:.2f} s, "
-            f"test accuracy {100 * metrics.accuracy:.2f} %",
+            f"epoch {metrics.epoch}: batch {metrics.batch_size}, "
+            f"{metrics.training_seconds:.2f} s, test accuracy {100 * metrics.accuracy:.2f} %",
             flush=True,
         )
 
@@ -158,7 +158,7 @@ def trial(arguments: argparse.Namespace) -> int:
     return 0
 
 
-STAGES = {job.__name__: job for job in (machine, correctness, speed, evaluation, trial)}
+STAGES = {step.__name__: step for step in (machine, correctness, speed, evaluation, trial)}
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.errors import SpaceError
+from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.page import script_json, write_report
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def test_a_second_report_replaces_the_first(records: Records, write: Callable[..
 def test_a_place_that_cannot_be_written_is_one_line(records: Records, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = r"must be writable at .*: Not a directory; free"
-    with pytest.raises(SpaceError, match=message) as raised:
+    with pytest.raises(DiskError, match=message) as raised:
         write_report(records.study(), [], [], path=tmp_path / "file" / "deeper" / "page.html")
     assert "\n" not in str(raised.value)
 
 
 def test_a_failed_rename_leaves_no_temporary_file(records: Records, tmp_path: Path) -> None:
     (tmp_path / "page.html").mkdir()
-    with pytest.raises(SpaceError, match="Is a directory"):
+    with pytest.raises(DiskError, match="Is a directory"):
         write_report(records.study(), [], [], path=tmp_path / "page.html")
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
 

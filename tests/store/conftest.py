@@ -10,7 +10,8 @@ import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door, enter_study
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store

@@ -16,11 +16,13 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError, StoreError, StudyMismatchError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.store.admission import Door, Duty, enter_study, untested_front
+from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import untested_front
 
 VALUES = Values(0.9, 2.0, 61_706)
 SETTING = RunSetting("cpu", "CPU", "2.14", "fp32", 1, "eager")
@@ -234,11 +236,11 @@ class TestFencing:
     ) -> None:
         door = make_door()
         old = ClaimedTrial(store, claimed(door))
-        old.begin_run(0, seed=0, setting=SETTING)
+        old.begin_run(0, seed=0, setting=SETTING, fresh=False)
         old.release()
         new = ClaimedTrial(store, claimed(door))
         attempts: list[Callable[[], None]] = [
-            lambda: old.begin_run(1, seed=0, setting=SETTING),
+            lambda: old.begin_run(1, seed=0, setting=SETTING, fresh=False),
             lambda: old.store_epoch(0, METRICS, setting=SETTING),
             lambda: old.forget_epochs_after(0, 0),
             lambda: old.finish_run(0, RunResult(0.1, 1.0, 5, 1)),
@@ -281,12 +283,12 @@ class TestEpochs:
     ) -> None:
         door = make_door()
         first = ClaimedTrial(store, claimed(door))
-        first.begin_run(0, seed=5, setting=SETTING)
+        first.begin_run(0, seed=5, setting=SETTING, fresh=False)
         first.store_epoch(0, METRICS, setting=SETTING)
         first.store_epoch(0, replace(METRICS, epoch=2), setting=SETTING)
         first.release()
         second = ClaimedTrial(store, claimed(door))
-        second.begin_run(0, seed=5, setting=SETTING)
+        second.begin_run(0, seed=5, setting=SETTING, fresh=False)
         second.forget_epochs_after(0, 1)
         second.store_epoch(0, replace(METRICS, epoch=2, accuracy=0.95), setting=SETTING)
         (trial,) = store.trials(study, epochs=True)
@@ -302,17 +304,28 @@ class TestEpochs:
         self, make_door: Callable[..., Door], store: Store, study: StudyRecord
     ) -> None:
         trial = ClaimedTrial(store, claimed(make_door()))
-        trial.begin_run(0, seed=0, setting=SETTING)
-        trial.begin_run(0, seed=0, setting=replace(SETTING, torch_version="2.15"))
+        trial.begin_run(0, seed=0, setting=SETTING, fresh=False)
+        trial.begin_run(0, seed=0, setting=replace(SETTING, torch_version="2.15"), fresh=False)
         (record,) = store.trials(study)
         assert not record.runs[0].bit_equal
         assert record.runs[0].setting == SETTING
+
+    def test_beginning_again_from_the_first_epoch_forgets_the_earlier_setting(
+        self, make_door: Callable[..., Door], store: Store, study: StudyRecord
+    ) -> None:
+        trial = ClaimedTrial(store, claimed(make_door()))
+        other = replace(SETTING, device="cuda", device_name="a card")
+        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
+        trial.begin_run(0, seed=0, setting=other, fresh=True)
+        (record,) = store.trials(study)
+        assert record.runs[0].bit_equal
+        assert record.device == "a card"
 
     def test_sharing_counts_the_studys_workers_on_the_device(
         self, make_door: Callable[..., Door], store: Store, study: StudyRecord
     ) -> None:
         first, second = ClaimedTrial(store, claimed(make_door())), claimed(make_door())
-        first.begin_run(0, seed=0, setting=SETTING)
+        first.begin_run(0, seed=0, setting=SETTING, fresh=False)
         first.store_epoch(0, METRICS, setting=SETTING)
         ClaimedTrial(store, second).release()
         first.store_epoch(0, replace(METRICS, epoch=2), setting=SETTING)
@@ -327,7 +340,7 @@ class TestTesting:
         door = make_door()
         for accuracy, seconds in [(0.9, 5.0), (0.8, 6.0), (0.7, 1.0), (0.9, 5.0)]:
             trial = ClaimedTrial(store, claimed(door))
-            trial.begin_run(0, seed=0, setting=SETTING)
+            trial.begin_run(0, seed=0, setting=SETTING, fresh=False)
             trial.finish_run(0, RunResult(accuracy, seconds, 10, 1))
             trial.complete(Values(accuracy, seconds, 10))
         tested = []
@@ -399,6 +412,32 @@ class TestMirror:
         assert numbers == [0, 1, 2, 3]
         states = Counter(trial.state.name for trial in self.load(location).trials)
         assert states == {"COMPLETE": 4, "RUNNING": 1}
+
+    def test_a_study_that_was_deleted_there_comes_back(
+        self,
+        make_door: Callable[..., Door],
+        store: Store,
+        location: Location,
+        definition: StudyDefinition,
+    ) -> None:
+        door = make_door()
+        ClaimedTrial(store, claimed(door)).complete(VALUES)
+        door.settle()
+        optuna.delete_study(study_name="tiny", storage=location.url)
+        claimed(door)
+        assert [t.state.name for t in self.load(location).trials] == ["COMPLETE", "RUNNING"]
+        other = replace(definition, name="other")
+        assert enter_study(location, other, seed=None, budget=1).name == "other"
+
+    def test_an_end_that_another_program_set_does_not_change_ours(
+        self, make_door: Callable[..., Door], store: Store, study: StudyRecord, location: Location
+    ) -> None:
+        door = make_door()
+        trial = ClaimedTrial(store, claimed(door))
+        self.load(location).tell(0, state=optuna.trial.TrialState.FAIL)
+        trial.complete(VALUES)
+        door.settle()
+        assert store.trials(study)[0].values == VALUES
 
 
 def test_an_absent_folder_is_made(tmp_path: Path, definition: StudyDefinition) -> None:

@@ -34,10 +34,10 @@ def test_a_killed_process_is_dead_before_its_parent_has_noticed() -> None:
     start = process_start(child.pid)
     assert start is not None
     identity = replace(ME, pid=child.pid, process_start=start)
-    assert not identity.is_known_dead
+    dead_before = identity.is_known_dead
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert identity.is_known_dead
+    assert (dead_before, identity.is_known_dead) == (False, True)
     child.communicate()
 
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fastrcaps_search.errors import CheckpointError, SpaceError
+from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.checkpoint import (
     Checkpoint,
@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
     kept.save(checkpoint(0.5, size=10_000))
     before = names(tmp_path)
     # 30 kB hold neither the weights (40 kB) nor the state.
-    with largest_file(30_000), pytest.raises(SpaceError) as caught:
+    with largest_file(30_000), pytest.raises(DiskError) as caught:
         kept.save(checkpoint(0.5, 0.6, size=10_000))
     assert str(caught.value) == (
         f"{kept.path}: a checkpoint must be written, got: File too large; free some space or "
@@ -137,14 +137,14 @@ def test_a_disk_that_is_full_after_the_weights_leaves_the_last_good_checkpoint(
     kept.save(checkpoint(0.5))
     second = checkpoint(0.5, 0.6)
     second.optimiser["exp_avg.weight"] = torch.zeros(10_000)
-    with largest_file(30_000), pytest.raises(SpaceError):
+    with largest_file(30_000), pytest.raises(DiskError):
         kept.save(second)
     assert_same(folder(tmp_path).newest(), checkpoint(0.5))
 
 
 def test_a_folder_that_cannot_be_made_is_a_space_error(tmp_path: Path) -> None:
     (tmp_path / "run-0").write_text("a file, not a folder")
-    with pytest.raises(SpaceError, match="a checkpoint must be written, got: File exists; free"):
+    with pytest.raises(DiskError, match="a checkpoint must be written, got: File exists; free"):
         folder(tmp_path).save(checkpoint(0.5))
 
 
