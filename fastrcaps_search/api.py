@@ -6,11 +6,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.place import DEFAULT_STORAGE, locate
+from fastrcaps_search.store.place import chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
@@ -23,7 +24,7 @@ def run_study(
     study: str | StudyDefinition,
     *,
     trials: int | None = None,
-    storage: str = DEFAULT_STORAGE,
+    storage: str | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     workers: int | None = None,
@@ -34,7 +35,8 @@ def run_study(
     Args:
         study: A shipped name, a study file, or a definition.
         trials: The study's total of trials.
-        storage: Database, as for ``--storage``.
+        storage: Database, as for ``--storage``; ``FASTRCAPS_STORAGE`` or ``fastrcaps.db`` here when
+            ``None``.
         data_dir: Folder with image data.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         workers: Worker processes; chosen when ``None``.
@@ -47,7 +49,7 @@ def run_study(
         RunRequest(
             definition=load_study(study) if isinstance(study, str) else study,
             trials=trials,
-            location=locate(storage),
+            location=chosen_location(storage),
             data_folder=None if data_dir is None else Path(data_dir).absolute(),
             device=device,
             workers=workers,
@@ -63,7 +65,7 @@ def run_study(
         run.close()
 
 
-def read_trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
     """Every trial of a stored study, a row each, with the columns of ``trials --json``.
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
@@ -71,22 +73,24 @@ def read_trials(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
     return _frame(trial_rows(_read(study, storage)[1]))
 
 
-def read_front(study: str, *, storage: str = DEFAULT_STORAGE) -> pd.DataFrame:
+def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
     return _frame(front_rows(_read(study, storage)[1]))
 
 
-def read_status(study: str, *, storage: str = DEFAULT_STORAGE) -> StudySummary:
+def read_status(study: str, *, storage: str | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
     return _read(study, storage)[2]
 
 
 def _read(study: str, storage: str) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
-    store = Store.reading(locate(storage))
+    store = Store.reading(chosen_location(storage))
     try:
-        record = store.study(study)
+        record = store.study(stored_name(study))
         found = store.trials(record)
-        return record, found, summarise(record, found, live_leases(store.leases(record)))
+        leases = live_leases(store.leases(record))
+        possible = configuration_count(record.definition)
+        return record, found, summarise(record, found, leases, possible=possible)
     finally:
         store.close()
 

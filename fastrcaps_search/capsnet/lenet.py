@@ -21,11 +21,6 @@ class LeNet5(nn.Module):
         self.linear2 = nn.Linear(120, 84)
         self.linear3 = nn.Linear(84, 10)
 
-    @property
-    def coupling_coefficients(self) -> int:
-        """None: LeNet5 has no routing."""
-        return 0
-
     def forward(self, images: Tensor) -> Tensor:
         """Logits [B, 10] of images [B, 1, 28, 28]."""
         padded = F.pad(images, (2, 2, 2, 2))

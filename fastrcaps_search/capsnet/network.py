@@ -83,11 +83,6 @@ class CapsNet(nn.Module):
         )
         self.decoder = CapsuleDecoder(decoder, classes=CLASSES, capsule_size=CLASS_SIZE)
 
-    @property
-    def coupling_coefficients(self) -> int:
-        """Coupling coefficients of one image: one per primary capsule and class."""
-        return self.types * POSITIONS * CLASSES
-
     def capsules(self, images: Tensor) -> Tensor:
         """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
         capsules: Tensor = self.class_capsules(self._primary(images))

@@ -11,8 +11,13 @@ from importlib import metadata
 from pathlib import Path
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
-from fastrcaps_search.store.place import DEFAULT_STORAGE, Location, locate
+from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.store.place import (
+    DEFAULT_STORAGE,
+    STORAGE_VARIABLE,
+    Location,
+    chosen_location,
+)
 
 Add = Callable[[argparse.ArgumentParser], None]
 MOST_TRIALS = 1_000_000
@@ -54,7 +59,7 @@ def version_line() -> str:
 
 def location(arguments: argparse.Namespace) -> Location:
     """The database that the command is about."""
-    return locate(arguments.storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
+    return chosen_location(arguments.storage)
 
 
 def data_folder(arguments: argparse.Namespace) -> Path | None:

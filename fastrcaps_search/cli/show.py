@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.cli.names import stored_name
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.records import LeaseRecord, StudyRecord
 from fastrcaps_search.store.store import Store
@@ -28,7 +29,8 @@ def status(arguments: argparse.Namespace) -> int:
     """Print counts, hypervolume and workers."""
     with opened(arguments) as (store, study):
         leases = live_leases(store.leases(study))
-        summary = summarise(study, store.trials(study), leases)
+        possible = configuration_count(study.definition)
+        summary = summarise(study, store.trials(study), leases, possible=possible)
     if arguments.json:
         output.print_json(_status_json(study, summary, leases))
         return 0

@@ -17,6 +17,12 @@ class Network(StrEnum):
         """Whether the decoder and weight-sharing parameters apply."""
         return self is not Network.LENET5
 
+    @property
+    def coupling_coefficients(self) -> int:
+        """What the paper counts beside the learned parameters: one per input capsule and class."""
+        types = {Network.CAPSNET: 32, Network.CAPSNET_NARROW: 8, Network.LENET5: 0}[self]
+        return types * 36 * 10
+
 
 class DataSet(StrEnum):
     """Data sets of 28x28 images in ten classes."""

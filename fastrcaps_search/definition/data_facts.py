@@ -10,6 +10,8 @@ from fastrcaps_search.definition.choices import DataSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+DATA_VARIABLE = "FASTRCAPS_DATA"
+"""Environment variable that stands in for ``--data-dir``."""
 IMAGE_SIDE = 28
 """Height and width of an image, in pixels."""
 

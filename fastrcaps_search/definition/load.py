@@ -46,6 +46,13 @@ def _naming(path: Path) -> Iterator[None]:
         raise DefinitionError(error.message, key=error.key, file=error.file or place) from error
 
 
+def stored_name(study: str) -> str:
+    """Name under which a study is stored, given by shipped name, study file, or that name."""
+    if study not in shipped_names() and (study.endswith(".toml") or Path(study).is_file()):
+        return load_study(study).name
+    return study
+
+
 def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
     """Path of a study file.
 

@@ -67,10 +67,17 @@ def protocol(study: StudyRecord, summary: StudySummary, *, version: str) -> tupl
         "Workers per device": text.listed(summary.sharing),
         "Versions": _versions(summary, version),
         "Hypervolume": _hypervolume(summary),
+        "Paper's count": _papers_count(definition),
     }
     if summary.running and summary.eta_seconds:
         found["Left"] = f"about {text.duration(summary.eta_seconds)}"
     return tuple(Fact(key, value) for key, value in found.items() if value != text.NOTHING)
+
+
+def _papers_count(definition: StudyDefinition) -> str:
+    """The paper counts the coupling coefficients as parameters, which are not learned."""
+    added = definition.network.coupling_coefficients
+    return f"learned parameters plus {added:,} coupling coefficients" if added else text.NOTHING
 
 
 def _shown(value: float, column: int) -> str:

@@ -30,7 +30,8 @@ from fastrcaps_search.errors import (
     LeaseLostError,
 )
 from fastrcaps_search.search import files
-from fastrcaps_search.search.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.store.place import STORAGE_VARIABLE
 from fastrcaps_search.store.admission import Admitted, Door, Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.place import locate

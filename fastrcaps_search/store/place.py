@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from fastrcaps_search.errors import UsageError
 
 DEFAULT_STORAGE = "fastrcaps.db"
+STORAGE_VARIABLE = "FASTRCAPS_STORAGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Location:
     def files(self) -> Path:
         """Folder of the checkpoints and logs, beside the database."""
         return self.path.with_name(_files_name(self.path.name))
+
+
+def chosen_location(storage: str | None) -> Location:
+    """The database that was named, or else the one that the environment or the default names."""
+    return locate(storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
 
 
 def locate(storage: str) -> Location:

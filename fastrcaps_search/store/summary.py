@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.choices import EvaluateOn
@@ -66,9 +67,21 @@ class StudySummary:
 
 
 def summarise(
-    study: StudyRecord, trials: Sequence[TrialRecord], leases: Sequence[LeaseRecord]
+    study: StudyRecord,
+    trials: Sequence[TrialRecord],
+    leases: Sequence[LeaseRecord],
+    *,
+    possible: int | None = None,
 ) -> StudySummary:
-    """Sum a study up; devices and sharing come from epochs where the trials carry them."""
+    """Sum a study up; devices and sharing come from epochs where the trials carry them.
+
+    Args:
+        study: The study.
+        trials: All its trials.
+        leases: The live ones.
+        possible: Number of the study's configurations, where it is known.
+    """
+    target = study.budget if possible is None else min(possible, study.budget)
     counts = Counter(trial.state for trial in trials)
     volume, reference = _conquered(trials)
     return StudySummary(
@@ -79,7 +92,7 @@ def summarise(
         running=counts[TrialState.RUNNING],
         hypervolume=volume,
         reference_point=reference,
-        eta_seconds=_eta_seconds(study.budget, trials, len(leases)),
+        eta_seconds=_eta_seconds(target, trials, len(leases)),
         devices=tuple(sorted({setting.device_name for setting in _settings(trials)})),
         sharing=_sharing(trials),
         torch_versions=tuple(sorted({setting.torch_version for setting in _settings(trials)})),
@@ -184,19 +197,22 @@ def _conquered(trials: Sequence[TrialRecord]) -> tuple[float | None, dict[str, f
     )
 
 
-def _eta_seconds(budget: int, trials: Sequence[TrialRecord], workers: int) -> float | None:
-    """Mean wall-clock seconds of the finished trials, times those that remain, by worker."""
+def _eta_seconds(target: int, trials: Sequence[TrialRecord], workers: int) -> float | None:
+    """Median wall-clock seconds of the finished trials, times those that remain, by worker.
+
+    The median passes over a trial that lay interrupted for a night.
+    """
     lengths = [
         max(trial.finished_at - trial.created_at, 0.0)
         for trial in trials
         if trial.is_finished and trial.finished_at is not None
     ]
-    remaining = max(budget - sum(trial.is_finished for trial in trials), 0)
+    remaining = max(target - sum(trial.is_finished for trial in trials), 0)
     if remaining == 0:
         return 0.0
     if not lengths:
         return None
-    return math.fsum(lengths) / len(lengths) * remaining / max(workers, 1)
+    return median(lengths) * remaining / max(workers, 1)
 
 
 def _settings(trials: Sequence[TrialRecord]) -> Iterator[RunSetting]:

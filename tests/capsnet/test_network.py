@@ -65,11 +65,11 @@ def test_frozen_parameters_are_not_learned() -> None:
 def test_coupling_coefficients_complete_the_papers_count() -> None:
     full = build_network(Network.CAPSNET, decoder=Decoder.FULL, weight_sharing=False)
     small = build_network(Network.CAPSNET, decoder=Decoder.REDUCED, weight_sharing=True)
-    assert full.coupling_coefficients == 11_520
-    assert learned_parameters(full) + full.coupling_coefficients == 8_227_248
-    assert learned_parameters(small) + small.coupling_coefficients == 6_719_920
-    assert narrow().coupling_coefficients == 2_880
-    assert LeNet5().coupling_coefficients == 0
+    assert Network.CAPSNET.coupling_coefficients == 11_520
+    assert learned_parameters(full) + Network.CAPSNET.coupling_coefficients == 8_227_248
+    assert learned_parameters(small) + Network.CAPSNET.coupling_coefficients == 6_719_920
+    assert Network.CAPSNET_NARROW.coupling_coefficients == 2_880
+    assert Network.LENET5.coupling_coefficients == 0
 
 
 @pytest.mark.parametrize(

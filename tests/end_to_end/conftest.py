@@ -18,7 +18,7 @@ LISTED = """
 name = "listed"
 network = "lenet5"
 data_set = "mnist-mini"
-epochs = 6
+epochs = 12
 boundaries = [1, 2]
 train_images = 600
 

@@ -37,7 +37,7 @@ def ran(make_command: Callable[[], Command]) -> tuple[Command, str]:
     """A command that has run four trials, and what it printed."""
     command = make_command()
     (command.folder / "quick.toml").write_text(QUICK)
-    done = command("run", "--study", "quick.toml", "--trials", "4")
+    done = command("run", "--study", "quick.toml", "--trials", "4", "--workers", "2")
     assert done.stderr == ""
     return command, done.stdout
 

@@ -212,10 +212,10 @@ def test_without_a_complete_trial_there_is_no_hypervolume() -> None:
 @pytest.mark.parametrize(
     ("budget", "workers", "expected"),
     [
-        # Finished trials took 100 s, 200 s and 30 s: 110 s each.
-        (13, 0, 1100.0),
-        (13, 1, 1100.0),
-        (13, 4, 275.0),
+        # Finished trials took 100 s, 200 s and 30 s; 100 s is the one in the middle.
+        (13, 0, 1000.0),
+        (13, 1, 1000.0),
+        (13, 4, 250.0),
         (3, 2, 0.0),
         (2, 2, 0.0),
     ],
@@ -229,6 +229,12 @@ def test_time_left(budget: int, workers: int, expected: float) -> None:
     ]
     leases = [lease(number) for number in range(workers)]
     assert summarise(study(budget), trials, leases).eta_seconds == pytest.approx(expected)
+
+
+def test_time_left_ends_with_the_configurations() -> None:
+    trials = [trial(number, (0.9, 1.0, 1.0), seconds=60.0) for number in range(3)]
+    assert summarise(study(9), trials, [], possible=3).eta_seconds == 0.0
+    assert summarise(study(9), trials, [], possible=5).eta_seconds == pytest.approx(120.0)
 
 
 def test_time_left_is_unknown_before_the_first_end() -> None:

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.errors import RunError
+from fastrcaps_search.search import processes
+from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec, worker_environment
+from fastrcaps_search.search.supervise import RESTARTS, Progress, Supervisor
+
+
+def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
+    return WorkerSpec(
+        study="s",
+        name="worker-0",
+        device=device,
+        threads=threads,
+        storage="sqlite:///a.db",
+        data_folder=Path("/data"),
+        log=folder / "log",
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "card"),
+    [
+        (None, "cuda:0", "0"),
+        (None, "cuda:3", "3"),
+        ("", "cuda:1", "1"),
+        ("2,3", "cuda:0", "2"),
+        ("2, 3", "cuda:1", "3"),
+        ("GPU-8f1e,GPU-77aa", "cuda:1", "GPU-77aa"),
+    ],
+)
+def test_a_worker_sees_its_own_card_alone(
+    tmp_path: Path, visible: str | None, device: str, card: str
+) -> None:
+    base = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert worker_environment(spec(tmp_path, device=device), base)["CUDA_VISIBLE_DEVICES"] == card
+
+
+def test_a_worker_on_the_cpu_gets_its_threads_store_and_data(tmp_path: Path) -> None:
+    found = worker_environment(spec(tmp_path, threads=3), {"PATH": "/bin", "OMP_NUM_THREADS": "9"})
+    assert "CUDA_VISIBLE_DEVICES" not in found
+    assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("3", "3")
+    assert found["FASTRCAPS_STORAGE"] == "sqlite:///a.db"
+    assert found["FASTRCAPS_DATA"] == "/data"
+    assert (found["PATH"], found["MALLOC_MMAP_MAX_"]) == ("/bin", "0")
+
+
+def test_the_users_own_allocator_settings_stand(tmp_path: Path) -> None:
+    assert worker_environment(spec(tmp_path), {"MALLOC_MMAP_MAX_": "7"})["MALLOC_MMAP_MAX_"] == "7"
+
+
+@pytest.fixture
+def worker_script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The program that is started in the place of a worker: the last line of this list."""
+    lines: list[str] = []
+    monkeypatch.setattr(processes, "_command", lambda spec: [sys.executable, "-c", lines[-1]])
+    return lines
+
+
+def test_events_are_heard_and_other_lines_passed_over(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    worker_script.append("""print('{"event": "one"}\\na remark\\n{"event": "two"}')""")
+    events: queue.Queue[tuple[str, dict[str, object] | None]] = queue.Queue()
+    worker = WorkerProcess(spec(tmp_path), events)
+    heard = [events.get(timeout=60) for _ in range(3)]
+    assert heard == [
+        ("worker-0", {"event": "one"}),
+        ("worker-0", {"event": "two"}),
+        ("worker-0", None),
+    ]
+    assert worker.wait(60) == 0
+    worker.close()
+
+
+def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: list[str]) -> None:
+    worker_script.append("import sys; print('why', file=sys.stderr); sys.exit(9)")
+    supervisor = Supervisor(
+        [spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None
+    )
+    with pytest.raises(RunError) as error:
+        supervisor.run()
+    assert str(error.value) == (
+        f"workers died {RESTARTS + 1} times without finishing a trial (exit code 9), "
+        f"so the run stops; {tmp_path / 'log'} may say why"
+    )
+    assert (tmp_path / "log").read_text() == "why\n" * (RESTARTS + 1)
+
+
+def test_what_a_worker_says_is_wrong_ends_the_run_with_its_words(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    said = '{"event": "error", "message": "no data", "exit_code": 2}'
+    worker_script.append(f"print('{said}'); raise SystemExit(2)")
+    with pytest.raises(RunError, match=r"^no data$") as error:
+        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None).run()
+    assert error.value.exit_code == 2
+
+
+def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    failed = """print('{"event": "failed", "trial": %d, "reason": "r%d"}', flush=True)\n"""
+    complete = """print('{"event": "complete", "trial": 9}', flush=True)\n"""
+    seen: list[str] = []
+
+    def observe(progress: Progress) -> None:
+        if progress.last is not None:
+            seen.append(str(progress.last[1]["event"]))
+
+    worker_script.append(failed % (0, 0) + failed % (1, 1) + complete + failed % (2, 2))
+    Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+    assert seen == ["failed", "failed", "complete", "failed"]
+
+    worker_script.append("".join(failed % (n, n) for n in range(3)) + "input()")
+    with pytest.raises(RunError) as error:
+        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+    assert str(error.value) == (
+        "3 trials failed in a row, so the run stops: trial 0: r0; trial 1: r1; trial 2: r2"
+    )
