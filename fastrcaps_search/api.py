@@ -35,8 +35,8 @@ def run_study(
     Args:
         study: A shipped name, a study file, or a definition.
         trials: The study's total of trials.
-        storage: Database, as for ``--storage``; ``FASTRCAPS_STORAGE`` or ``fastrcaps.db`` here when
-            ``None``.
+        storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
+            ``fastrcaps.db`` here.
         data_dir: Folder with image data.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         workers: Worker processes; chosen when ``None``.
@@ -83,7 +83,7 @@ def read_status(study: str, *, storage: str | None = None) -> StudySummary:
     return _read(study, storage)[2]
 
 
-def _read(study: str, storage: str) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
+def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
     store = Store.reading(chosen_location(storage))
     try:
         record = store.study(stored_name(study))

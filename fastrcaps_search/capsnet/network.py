@@ -14,7 +14,6 @@ from fastrcaps_search.capsnet.layers import (
     CLASS_SIZE,
     CLASSES,
     KERNEL,
-    POSITIONS,
     ClassCapsules,
     PrimaryCapsules,
 )

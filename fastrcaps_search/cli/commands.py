@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from fastrcaps_search.errors import UsageError
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.place import (
     DEFAULT_STORAGE,
     STORAGE_VARIABLE,

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
@@ -30,11 +31,9 @@ from fastrcaps_search.errors import (
     LeaseLostError,
 )
 from fastrcaps_search.search import files
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
-from fastrcaps_search.store.place import STORAGE_VARIABLE
 from fastrcaps_search.store.admission import Admitted, Door, Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
