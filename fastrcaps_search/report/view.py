@@ -122,6 +122,11 @@ class ReportView:
         """The trials with values."""
         return tuple(trial for trial in self.trials if trial.values is not None)
 
+    @property
+    def several_devices(self) -> bool:
+        """Whether trials differ in their device; else the protocol names the only one."""
+        return len({trial.device for trial in self.trials} - {text.NOTHING}) > 1
+
 
 def report_view(
     study: StudyRecord,

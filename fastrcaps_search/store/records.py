@@ -90,7 +90,8 @@ class LeaseRecord:
     @property
     def host_name(self) -> str:
         """The host's name alone; its machine id is nobody's business."""
-        return self.host.partition("/")[0]
+        name, separator, _ = self.host.rpartition("/")
+        return name if separator else self.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def test_outside_texts_stay_texts(
     one = replace(one, runs=(replace(one.runs[0], setting=setting),))
     bad = records.failed(1, Failure(HOSTILE, HOSTILE, HOSTILE, HOSTILE))
     study = replace(records.study(), name=HOSTILE)
-    path = write(study, [one, bad, records.running(2)], [records.lease(2, host=HOSTILE)])
+    path = write(study, [one, bad, records.running(2)], [records.lease(2, host=f"{HOSTILE}/5ec2e7")])
     opened = open_page(path)
     page = opened.page
     assert opened.complaints() == []
@@ -184,6 +184,7 @@ def test_outside_texts_stay_texts(
     assert page.locator("h1").text_content() == HOSTILE
     assert page.locator("#trials-table summary").text_content() == HOSTILE
     assert HOSTILE in (page.locator("tr[data-trial='2'] td.state").text_content() or "")
+    assert "5ec2e7" not in page.content()
     assert opened.embedded_front()[0]["device"] == HOSTILE
 
     page.locator(f"#{PROJECTIONS[0]} .points path.point").hover(force=True)
