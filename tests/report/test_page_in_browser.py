@@ -173,7 +173,8 @@ def test_outside_texts_stay_texts(
     one = replace(one, runs=(replace(one.runs[0], setting=setting),))
     bad = records.failed(1, Failure(HOSTILE, HOSTILE, HOSTILE, HOSTILE))
     study = replace(records.study(), name=HOSTILE)
-    path = write(study, [one, bad, records.running(2)], [records.lease(2, host=f"{HOSTILE}/5ec2e7")])
+    lease = records.lease(2, host=f"{HOSTILE}/5ec2e7")
+    path = write(study, [one, bad, records.running(2)], [lease])
     opened = open_page(path)
     page = opened.page
     assert opened.complaints() == []
