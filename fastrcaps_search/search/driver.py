@@ -166,8 +166,8 @@ class StudyRun:
         definition = self.study.definition
         left = self.target - outcome.finished
         trials = self._store.trials(self.study, epochs=True)
-        costs = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
-        each = estimate.trial_seconds(definition, costs or machine.costs)
+        own = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
+        each = estimate.trial_seconds(definition, machine.costs.updated(own))
         plural = "s" if machine.workers > 1 else ""
         line = (
             f"{self.study.name}: {outcome.finished}/{self.target} trials done, {left} to go; "

@@ -29,6 +29,10 @@ class StepCosts:
 
     seconds: Mapping[int, float]
 
+    def updated(self, newer: StepCosts) -> StepCosts:
+        """These costs, with the newer ones at the batch sizes that those have."""
+        return StepCosts({**self.seconds, **newer.seconds})
+
     def at(self, size: int) -> float:
         """Seconds of a step of ``size``: linear between the measured sizes.
 
@@ -78,16 +82,14 @@ def _assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
     return islice(definition.assignments(varied), SAMPLED)
 
 
-def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts | None:
-    """Costs measured by the study's own epochs on this kind of device, if there are any."""
+def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts:
+    """Costs measured by the study's own epochs on this kind of device; empty at first."""
     by_size: dict[int, list[float]] = defaultdict(list)
     for trial in trials:
         for epoch in trial.epochs:
             if epoch.setting.device == device and epoch.metrics.steps:
                 seconds = epoch.metrics.training_seconds / epoch.metrics.steps
                 by_size[epoch.metrics.batch_size].append(seconds)
-    if not by_size:
-        return None
     return StepCosts({size: median(seconds) for size, seconds in by_size.items()})
 
 

@@ -122,13 +122,11 @@ def test_costs_measured_by_the_studys_own_epochs() -> None:
         trial(3),
     ]
     costs = stored_costs(trials, device="cpu")
-    assert costs is not None
     assert costs.seconds == pytest.approx({10: 0.2, 1: 0.03})
     card = stored_costs(trials, device="cuda")
-    assert card is not None
     assert card.seconds == pytest.approx({10: 0.0001})
-    assert stored_costs([], device="cpu") is None
-    assert stored_costs([trial(0)], device="cpu") is None
+    assert stored_costs([], device="cpu") == StepCosts({})
+    assert stored_costs([trial(0)], device="cpu") == StepCosts({})
 
 
 @pytest.mark.parametrize(
@@ -152,3 +150,11 @@ def test_costs_measured_by_the_studys_own_epochs() -> None:
 )
 def test_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_own_costs_stand_over_the_probes_where_there_are_any() -> None:
+    probe = StepCosts({1: 0.01, 16: 0.1, 128: 1.0})
+    assert probe.updated(StepCosts({16: 0.3, 32: 0.5})) == StepCosts(
+        {1: 0.01, 16: 0.3, 32: 0.5, 128: 1.0}
+    )
+    assert probe.updated(StepCosts({})) == probe
