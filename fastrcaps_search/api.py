@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
 from fastrcaps_search.store.lease import live_leases
@@ -45,6 +46,8 @@ def run_study(
     Raises:
         FastrcapsError: As the command would report it.
     """
+    if trials is not None and (not isinstance(trials, int) or trials < 1):
+        raise UsageError(f"trials must be a whole number of at least 1, got {trials!r}")
     run = StudyRun(
         RunRequest(
             definition=load_study(study) if isinstance(study, str) else study,

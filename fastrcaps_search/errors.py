@@ -8,6 +8,8 @@
     │   └── StudyMismatchError     a stored study resumed with another definition
     ├── DataError                  data missing, corrupt or short (exit code 1)
     ├── StoreError                 the database cannot be used (exit code 1)
+    │   ├── WrongStoreError        not a database of ours (exit code 2)
+    │   ├── ReadOnlyStoreError     the database cannot be written
     │   ├── StudyNotFoundError     the database has no such study (exit code 2)
     │   └── LeaseLostError         another worker has taken the trial over
     ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
@@ -67,6 +69,16 @@ class DataError(FastrcapsError):
 
 class StoreError(FastrcapsError):
     """The database cannot be opened, read or written."""
+
+
+class WrongStoreError(StoreError):
+    """The file that was named is missing, or is not a database of ours."""
+
+    exit_code = 2
+
+
+class ReadOnlyStoreError(StoreError):
+    """The database or its folder cannot be written."""
 
 
 class StudyNotFoundError(StoreError):

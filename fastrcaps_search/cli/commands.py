@@ -72,8 +72,12 @@ def data_folder(arguments: argparse.Namespace) -> Path | None:
     if not given:
         return None
     path = Path(given)
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"--data-dir must be a folder, got the file {path}")
+    if not path.is_dir():
+        came = f"the file {path}" if path.exists() else f"{path}, which is not there"
+        raise UsageError(
+            f"--data-dir must be a folder that exists, got {came}; make it first to have data "
+            "downloaded into it"
+        )
     return path.absolute()
 
 
@@ -96,7 +100,7 @@ def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        help=f"folder with MNIST or Fashion-MNIST (default: ${DATA_VARIABLE})",
+        help=f"folder with MNIST or Fashion-MNIST (default: ${DATA_VARIABLE} or the user's cache)",
     )
 
 
@@ -149,7 +153,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
         help="seed of a new study (default: 0)",
     )
     volume = parser.add_mutually_exclusive_group()
-    volume.add_argument("--quiet", action="store_true", help="print the front alone")
+    volume.add_argument(
+        "--quiet", action="store_true", help="print only the front and the report's place"
+    )
     volume.add_argument("--verbose", action="store_true", help="print every epoch as a line")
 
 

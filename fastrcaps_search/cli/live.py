@@ -56,6 +56,8 @@ class _Plain:
         if kind == "epoch" and self._epochs:
             accuracy = float(str(event["accuracy"]))
             return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+        if kind == "died":
+            return f"died (exit code {event['exit_code']}), starts again"
         if kind == "waiting":
             return f"waits for {event['held']}"
         if kind == "complete":

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fastrcaps_search.definition.parameters import TrialParameters
+
 
 def print_json(value: object) -> None:
     """Print JSON, indented, as UTF-8."""
@@ -32,13 +34,10 @@ TRIAL_HEAD = (
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Cells of a trial's row (as ``trials --json`` gives it)."""
     parameters, values = row["params"], row["values"]
-    policy = parameters["lr_policy"]
-    if parameters.get("batch_policy") == "adabatch":
-        policy += "+adabatch"
     return (
         str(row["trial"]),
         row["state"],
-        policy,
+        TrialParameters.from_dict(parameters).described,
         _plain(parameters.get("adabatch_exponent")),
         _plain(parameters.get("decoder")),
         {True: "yes", False: "no", None: "-"}[parameters.get("weight_sharing")],

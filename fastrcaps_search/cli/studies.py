@@ -60,4 +60,4 @@ def _show(definition: StudyDefinition, *, json: bool) -> int:
 
 def _count(definition: StudyDefinition) -> str:
     count = configuration_count(definition)
-    return "continuous" if count is None else str(count)
+    return "infinitely many" if count is None else str(count)

@@ -89,6 +89,8 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
         if "extends" not in values:
             return values
         base = _base(path, values.pop("extends"), seen=seen)
+        # Never the base's name: two definitions of one name would meet in a database.
+        values.setdefault("name", STUDY_CHECKS["name"](path.stem, "name"))
     return _merge(base, values)
 
 
@@ -103,7 +105,7 @@ def _parse(path: Path) -> dict[str, Any]:
             f"must be a study file of at most {LARGEST_FILE_BYTES} bytes, got a larger one"
         )
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DefinitionError(f"must be UTF-8 text, got another byte at {error.start}") from error
     except RecursionError as error:

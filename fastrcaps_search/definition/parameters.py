@@ -64,6 +64,13 @@ class TrialParameters:
             return f"{self.lr_policy}+adabatch"
         return str(self.lr_policy)
 
+    @property
+    def described(self) -> str:
+        """The policy, with the rates and the batch size where the space varies them."""
+        varied = {"lr_max": self.lr_max, "lr_min": self.lr_min, "batch": self.batch_size}
+        found = [f"{key}={value:.3g}" for key, value in varied.items() if value is not None]
+        return " ".join([self.policy, *found])
+
     def to_dict(self) -> dict[str, Any]:
         """Only the parameters that apply, as JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -172,6 +172,8 @@ class Supervisor:
                 f"{code}), so the run stops; {worker.spec.log} may say why"
             )
             return
+        self._progress.last = (name, {"event": "died", "exit_code": code})
+        self._observe(self._progress)
         self._start(name)
 
     def _end_workers(self) -> None:

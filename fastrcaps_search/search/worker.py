@@ -152,7 +152,7 @@ class Worker:
             claim.token,
             json.dumps(claim.parameters.to_dict()),
         )
-        self._tell("trial", trial=claim.number, policy=claim.parameters.policy)
+        self._tell("trial", trial=claim.number, policy=claim.parameters.described)
         (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
         failure = TrialTraining(self._place, claimed, record).train()
         if failure is None:

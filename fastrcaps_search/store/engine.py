@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from fastrcaps_search.errors import DiskError, StoreError
+from fastrcaps_search.errors import DiskError, ReadOnlyStoreError, StoreError, WrongStoreError
 from fastrcaps_search.store.place import Location
 
 BUSY_SECONDS = 60.0
@@ -50,21 +50,32 @@ def make_immediate(engine: Engine) -> None:
     event.listen(engine, "begin", begun)
 
 
-def reading_engine(location: Location) -> Engine:
+def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
     """Connections that can only read; the file must exist.
 
+    Args:
+        location: The database.
+        immutable: Whether to read a file beside which nothing can be written, as reading next to
+            a writer needs; a writer's newest rows may then be missing.
+
     Raises:
-        StoreError: No such file.
+        WrongStoreError: No such file.
     """
+    if location.path.is_dir():
+        raise WrongStoreError(
+            f"{location.path} must be a database, got a folder; name a file with --storage, "
+            f"for example {location.path / 'fastrcaps.db'}"
+        )
     if not location.path.is_file():
-        came = "a folder" if location.path.is_dir() else "no such file"
-        raise StoreError(
-            f"{location.path} must be a database with a study, got {came}; start one with "
+        raise WrongStoreError(
+            f"{location.path} must be a database with a study, got no such file; start one with "
             "`fastrcaps-search run`, or name another with --storage"
         )
     quoted = str(location.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     url = sqlalchemy.URL.create(
-        "sqlite", database=f"file:{quoted}", query={"mode": "ro", "uri": "true"}
+        "sqlite",
+        database=f"file:{quoted}",
+        query={"mode": "ro", "uri": "true", **({"immutable": "1"} if immutable else {})},
     )
     return sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
 
@@ -87,12 +98,15 @@ def _translated(error: SQLAlchemyError, location: Location) -> DiskError | Store
             f"{path}: the disk must have room for the database, got: {cause}; "
             "free some space and run the same line again, nothing is lost"
         )
-    if "readonly" in cause or "read-only" in cause:
-        return StoreError(f"{path} must be writable, got: {cause}")
+    if "readonly" in cause or "read-only" in cause or "unable to open" in cause:
+        return ReadOnlyStoreError(
+            f"{path} must be writable, and so must its folder, got: {cause}; "
+            "mend that, or name another database with --storage"
+        )
     if "not a database" in cause or "malformed" in cause:
-        return StoreError(f"{path} must be an SQLite database, got: {cause}")
-    if "unable to open" in cause:
-        return StoreError(f"{path} must be in a folder that exists and can be written: {cause}")
+        return WrongStoreError(
+            f"{path} must be an SQLite database, got: {cause}; name another with --storage"
+        )
     if "locked" in cause:
         return StoreError(
             f"{path} must be free for writing within {BUSY_SECONDS:g} s, got: {cause}; "

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import insert
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError
+from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.differences import difference
 from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
@@ -83,7 +83,7 @@ def _check_ours(location: Location) -> None:
         tables = set(sqlalchemy.inspect(engine).get_table_names())
         engine.dispose()
     if tables and not tables & {OPTUNA_TABLE, schema.versions.name}:
-        raise StoreError(
+        raise WrongStoreError(
             f"{location.path} must be a database of fastrcaps-search or Optuna, "
             f"got one with the tables {', '.join(sorted(tables)[:5])}; choose another --storage"
         )
@@ -107,6 +107,10 @@ def _enter(
             connection.execute(insert(schema.studies).values(**values))
         return store.study(definition.name)
     changed = difference(stored, definition, seed=seed)
+    if changed and not store.trials(stored):
+        # Nothing was trained yet: there is nothing that the change could contradict.
+        _redefine(store, stored, definition, seed=seed, budget=budget)
+        return store.study(definition.name)
     if changed:
         raise StudyMismatchError(
             f'study "{definition.name}" in {store.location.path} must be resumed as it was '
@@ -121,3 +125,23 @@ def _enter(
                 .values(budget=budget)
             )
     return store.study(definition.name)
+
+
+def _redefine(
+    store: Store,
+    stored: StudyRecord,
+    definition: StudyDefinition,
+    *,
+    seed: int | None,
+    budget: int,
+) -> None:
+    table = schema.studies
+    values = {
+        "definition": json.dumps(definition.to_dict()),
+        "seed": stored.seed if seed is None else seed,
+        "budget": budget,
+    }
+    with store.transaction() as connection:
+        connection.execute(
+            table.update().where(table.c.study_id == stored.study_id).values(**values)
+        )

@@ -6,7 +6,7 @@ import sqlalchemy
 from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, Text
 from sqlalchemy import UniqueConstraint as Unique
 
-from fastrcaps_search.errors import StoreError
+from fastrcaps_search.errors import StoreError, WrongStoreError
 
 VERSION = 1
 """Version of the tables below; a change of them needs a named migration."""
@@ -137,8 +137,9 @@ def check(engine: Engine, *, shown: str) -> None:
         StoreError: It has no tables of ours, or tables of another version.
     """
     if not sqlalchemy.inspect(engine).has_table(versions.name):
-        raise StoreError(
-            f"{shown} must hold studies of fastrcaps-search, got a database without its tables"
+        raise WrongStoreError(
+            f"{shown} must hold studies of fastrcaps-search, got a database without its tables; "
+            "name another with --storage"
         )
     with engine.connect() as connection:
         found = connection.scalar(sqlalchemy.select(versions.c.version))

@@ -13,7 +13,12 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundError
+from fastrcaps_search.errors import (
+    DefinitionError,
+    ReadOnlyStoreError,
+    StoreError,
+    StudyNotFoundError,
+)
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
@@ -53,7 +58,10 @@ class Store:
         Raises:
             StoreError: No such file, or not a database of ours.
         """
-        return cls._checked(location, reading_engine(location))
+        try:
+            return cls._checked(location, reading_engine(location))
+        except ReadOnlyStoreError:
+            return cls._checked(location, reading_engine(location, immutable=True))
 
     @classmethod
     def writing(cls, location: Location) -> Store:

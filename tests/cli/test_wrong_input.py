@@ -82,8 +82,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
 )
 def test_wrong_usage(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
     done = cli(*arguments)
-    code = 1 if arguments[:1] in (("status",), ("report",)) else 2
-    assert line in refused(done, code)
+    assert line in refused(done, 2)
     assert "pw" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -145,18 +144,18 @@ def test_a_database_of_something_else_is_refused(cli: Cli, tmp_path: Path) -> No
     connection.execute("create table recipes (name text)")
     connection.close()
     (tmp_path / "tiny.toml").write_text(TINY)
-    line = refused(cli("run", "--study", "tiny.toml", "--trials", "1"), 1)
+    line = refused(cli("run", "--study", "tiny.toml", "--trials", "1"), 2)
     assert (
         "must be a database of fastrcaps-search or Optuna, got one with the tables recipes" in line
     )
-    line = refused(cli("status", "--study", "tiny"), 1)
+    line = refused(cli("status", "--study", "tiny"), 2)
     assert "got a database without its tables" in line
 
 
 def test_a_file_that_is_no_database_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "fastrcaps.db").write_text("a letter " * 200)
     for command in ("status", "trials", "front", "report"):
-        line = refused(cli(command, "--study", "tiny"), 1)
+        line = refused(cli(command, "--study", "tiny"), 2)
         assert "must be an SQLite database, got: file is not a database" in line
 
 
@@ -166,6 +165,12 @@ def test_a_study_that_is_not_there_names_those_that_are(cli: Cli, tmp_path: Path
     line = refused(cli("front", "--study", "mnist"), 2)
     assert line.startswith('study "mnist" must be in ')
     assert line.endswith("it holds: tiny")
+
+
+def test_a_data_folder_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path) -> None:
+    line = refused(cli("run", "--study", "mnist", "--trials", "1", "--data-dir", "nosuch"), 2)
+    assert line.startswith("--data-dir must be a folder that exists, got nosuch, which is not")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_device_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
@@ -279,3 +284,25 @@ def test_debug_adds_the_trace(cli: Cli) -> None:
     done = cli("status", "--study", "mnist", "--debug")
     assert "Traceback" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("fastrcaps-search: ")
+
+
+def test_a_read_only_database_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    storage = ("--storage", "closed/a.db")
+    assert cli("run", "--study", "tiny.toml", "--trials", "1", *storage).returncode == 0
+    before = cli("trials", "--study", "tiny", "--json", *storage).stdout
+    bound = ["mount", "--bind", str(folder), str(folder)]
+    if subprocess.run(bound, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount a folder read-only")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+        after = cli("trials", "--study", "tiny", "--json", *storage)
+        report = cli("report", "--study", "tiny", *storage)
+        more = cli("run", "--study", "tiny.toml", "--trials", "2", *storage)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    assert (after.returncode, after.stdout) == (0, before)
+    assert report.stdout == "reports/tiny.html\n"
+    assert "closed must be a folder that can be written" in refused(more, 1)

@@ -629,3 +629,24 @@ def test_a_shipped_name_comes_before_a_file_of_that_name(
     assert load_study("mnist").name == "mnist"
     assert load_study("./mnist").name == "other"
     assert find_study("mnist").is_file()
+
+
+def test_a_study_that_extends_another_is_named_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "short-one.toml"
+    path.write_text('extends = "mnist"\nepochs = 2\nboundaries = [1]\n')
+    assert load_study(str(path)).name == "short-one"
+    path.write_text('extends = "mnist"\nname = "other"\n')
+    assert load_study(str(path)).name == "other"
+
+
+def test_a_file_name_that_cannot_be_a_study_name_asks_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "My Study.toml"
+    path.write_text('extends = "mnist"\n')
+    with pytest.raises(DefinitionError, match=r"My Study\.toml: name: must be 1 to 63 lower-case"):
+        load_study(str(path))
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "windows.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + b'extends = "mnist"\r\nepochs = 2\r\n')
+    assert load_study(str(path)).epochs == 2

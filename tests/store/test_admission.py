@@ -90,9 +90,22 @@ class TestEntering:
         assert enter_study(location, definition, seed=None, budget=2).budget == 4
         assert enter_study(location, definition, seed=None, budget=9).budget == 9
 
-    def test_another_space_is_refused_with_the_difference(
+    def test_before_the_first_trial_it_may_be_defined_anew(
         self, location: Location, study: StudyRecord, definition: StudyDefinition
     ) -> None:
+        changed = replace(definition, epochs=3)
+        again = enter_study(location, changed, seed=5, budget=2)
+        assert (again.definition, again.seed, again.budget) == (changed, 5, 2)
+        assert again.study_id == study.study_id
+
+    def test_another_space_is_refused_with_the_difference(
+        self,
+        location: Location,
+        study: StudyRecord,
+        definition: StudyDefinition,
+        make_door: Callable[..., Door],
+    ) -> None:
+        claimed(make_door())
         assert definition.space is not None
         changed = replace(
             definition, epochs=3, space=replace(definition.space, adabatch_exponent=(2, 4))
@@ -105,8 +118,13 @@ class TestEntering:
         )
 
     def test_another_seed_is_refused(
-        self, location: Location, study: StudyRecord, definition: StudyDefinition
+        self,
+        location: Location,
+        study: StudyRecord,
+        definition: StudyDefinition,
+        make_door: Callable[..., Door],
     ) -> None:
+        claimed(make_door())
         with pytest.raises(StudyMismatchError, match="seed: stored 0, asked 7"):
             enter_study(location, definition, seed=7, budget=4)
 
