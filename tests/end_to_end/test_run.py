@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from wsgiref.util import setup_testing_defaults
 
 import optuna
+import optuna_dashboard
 import pytest
 
 import fastrcaps_search
@@ -142,7 +144,37 @@ def test_a_larger_total_goes_on_and_a_smaller_one_changes_nothing(
     assert len(configurations) == 5
 
 
-def test_optuna_and_its_dashboard_can_read_the_study(ran: tuple[Command, str]) -> None:
+def test_the_dashboard_shows_the_study_with_its_three_objectives(
+    ran: tuple[Command, str],
+) -> None:
+    command, _ = ran
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{command.folder}/fastrcaps.db")
+    application = optuna_dashboard.wsgi(storage)
+
+    def get(path: str) -> Any:  # noqa: ANN401  # whatever JSON holds
+        environment: dict[str, Any] = {}
+        setup_testing_defaults(environment)
+        environment["PATH_INFO"] = path
+        return json.loads(b"".join(application(environment, lambda *_: None)))
+
+    try:
+        (summary,) = get("/api/studies")["study_summaries"]
+        assert summary["study_name"] == "quick"
+        study = get(f"/api/studies/{summary['study_id']}")
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+    assert study["directions"] == ["maximize", "minimize", "minimize"]
+    assert study["objective_names"] == ["accuracy", "training_seconds", "parameters"]
+    rows = command.json("trials", "--study", "quick")
+    assert [trial["values"] for trial in study["trials"]] == [
+        [row["values"][key] for key in ("accuracy", "training_seconds", "parameters")]
+        for row in rows
+    ]
+
+
+def test_optuna_can_read_the_study(ran: tuple[Command, str]) -> None:
     command, _ = ran
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.load_study(
