@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -208,13 +208,19 @@ def main() -> int:
         _work(arguments, tell=tell, stop=stop)
     except DeviceError:
         # Not told as an error: the supervisor starts a fresh process, a few times.
-        traceback.print_exc()
+        _log_trace()
         return DEVICE_EXIT_CODE
     except FastrcapsError as error:
-        traceback.print_exc()
+        _log_trace()
         tell("error", message=str(error), exit_code=error.exit_code)
         return error.exit_code
     return 0
+
+
+def _log_trace() -> None:
+    """Write the trace to the worker's log, unless the disk that holds it is full."""
+    with suppress(OSError):
+        traceback.print_exc()
 
 
 def _work(arguments: argparse.Namespace, *, tell: Tell, stop: threading.Event) -> None:
