@@ -111,12 +111,13 @@ class WorkerProcess:
         thread.start()
 
     def _listen(self, lines: IO[str]) -> None:
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            self._events.put((self.spec.name, event))
+        with lines:
+            for line in lines:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                self._events.put((self.spec.name, event))
         self._events.put((self.spec.name, None))
 
     def stop(self) -> None:
