@@ -185,9 +185,14 @@ def test_an_epoch_that_contains_a_suspension_is_trained_again(
     process.communicate()
     assert process.returncode == 0
     check_nothing_lost(command, undisturbed)
-    log = (command.folder / "fastrcaps-files/listed/trial-0002/log.txt").read_text()
-    (said,) = re.findall(r"suspended during epoch (\d+): the epoch is trained again", log)
-    assert log.count(f" epoch {said}/{EPOCHS}: ") == 1
+    # One of the two workers may have been halted between two epochs, where nothing is lost.
+    found = 0
+    for path in (command.folder / "fastrcaps-files/listed").glob("trial-*/log.txt"):
+        log = path.read_text()
+        for said in re.findall(r"suspended during epoch (\d+): the epoch is trained again", log):
+            found += 1
+            assert log.count(f" epoch {said}/{EPOCHS}: ") == 1
+    assert 1 <= found <= 2
 
 
 def test_a_lost_checkpoint_means_the_run_begins_again(
