@@ -112,14 +112,14 @@ class _Lines:
 
     def _front_line(self) -> str:
         outcome = self._study.outcome()
-        best = front_rows(outcome.trials)[:1]
+        front = front_rows(outcome.trials)
         ended = outcome.finished - self._ended_before
         left = self._study.target - outcome.finished
         eta = (time.monotonic() - self._began) / ended * left if ended else None
         line = f"{outcome.finished}/{self._study.target} done, time left {output.duration(eta)}"
-        if best:
+        if front:
             line += (
-                f"; front has {len(front_rows(outcome.trials))} trials, most accurate "
-                f"{best[0]['trial']} with {output.fraction(best[0]['values']['accuracy'])}"
+                f"; front has {len(front)} trials, most accurate "
+                f"{front[0]['trial']} with {output.fraction(front[0]['values']['accuracy'])}"
             )
         return line

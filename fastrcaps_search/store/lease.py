@@ -56,11 +56,6 @@ class Claim:
     parameters: TrialParameters
     configuration_key: str
 
-    @property
-    def is_take_over(self) -> bool:
-        """Whether the trial was claimed before."""
-        return self.token > 1
-
 
 class ClaimedTrial:
     """Writes of the worker that holds a claim; each holds only with the current token.
