@@ -9,7 +9,10 @@ from pathlib import Path
 import torch
 
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.training.step import KERNEL
+
+KERNEL = "eager-1"
+"""Name of the kernels, stored with each run. Its number grows with every change of the bits that a
+step gives, so that a run continued by another release is marked as not bit-equal."""
 
 SLEEP_SECONDS = 0.1
 """Difference of the two clocks that is no rounding."""

@@ -9,6 +9,7 @@ from fastrcaps_search.definition.choices import (
     Decoder,
     LrPolicy,
     Network,
+    Precision,
     RoutingGradient,
 )
 from fastrcaps_search.definition.parameters import TrialParameters
@@ -30,6 +31,7 @@ class TrainingPlan:
         rates: Learning rate by samples seen.
         samples: Training images per epoch.
         shifts: Whether images are shifted.
+        precision: Arithmetic of the products.
     """
 
     network: Network
@@ -40,6 +42,7 @@ class TrainingPlan:
     rates: RateSchedule
     samples: int
     shifts: bool
+    precision: Precision = Precision.FP32
 
     @property
     def epochs(self) -> int:
@@ -68,6 +71,7 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
         rates=_rates(definition, parameters),
         samples=definition.split_size,
         shifts=definition.shifts,
+        precision=definition.precision,
     )
 
 

@@ -20,6 +20,7 @@ from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.device import Clock, device_name, devices, prepare
 from fastrcaps_search.training.step import TrainingStep
+from fastrcaps_search.training.trainer import make_step
 
 BUDGET_SECONDS = 0.6
 """Time for the steps of one batch size, after a first step that is not counted."""
@@ -67,7 +68,7 @@ def step_seconds(
         decoder=Decoder.FULL if has_capsules else None,
         weight_sharing=False if has_capsules else None,
     ).to(device)
-    step = TrainingStep(network)
+    step = make_step(network, precision=definition.precision)
     return {str(size): _one_size(step, size, device) for size in sizes}
 
 

@@ -16,17 +16,12 @@ from fastrcaps_search.errors import (
     SuspendedError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
-from fastrcaps_search.training.checkpoint import (
-    Checkpoint,
-    CheckpointFolder,
-    load_optimiser,
-    optimiser_state,
-)
+from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.policy import TrainingPlan
-from fastrcaps_search.training.splits import EpochImages, Splits, mixed_seed
-from fastrcaps_search.training.step import TrainingStep
+from fastrcaps_search.training.splits import Splits, mixed_seed
+from fastrcaps_search.training.trainer import make_trainer
 
 PROGRESS_SECONDS = 0.5
 
@@ -42,7 +37,7 @@ class Hooks:
     Attributes:
         on_epoch: Called with the figures of each new epoch, after its checkpoint.
         on_progress: Called now and then with epoch, images done in it, and images per second.
-        should_stop: Whether to stop; asked before every step.
+        should_stop: Whether to stop; asked after every step, on a card after every few.
         was_suspended: Whether the process was suspended since this was asked last; asked before
             and after every epoch.
     """
@@ -94,8 +89,13 @@ class Run:
                 routing_gradient=plan.routing_gradient,
             )
         self.network = network.to(self._device).train()
-        self._step = TrainingStep(self.network)
-        self._images = EpochImages(splits.training, seed=seed, shifts=plan.shifts)
+        self._trainer = make_trainer(
+            self.network,
+            splits.training,
+            seed=seed,
+            shifts=plan.shifts,
+            precision=plan.precision,
+        )
         self._resume()
 
     def train(self) -> RunResult:
@@ -136,15 +136,15 @@ class Run:
     def _epoch(self, epoch: int) -> EpochMetrics:
         sizes = self._plan.epoch_batches(epoch)
         rates = self._plan.epoch_rates(epoch)
-        for size in sorted(set(sizes)):
-            self._step.warm_up(size)
+        self._trainer.warm_up(sorted(set(sizes)))
         self._clock.start()
         self._steps(epoch, sizes, rates)
         training_seconds = self._clock.stop()
         samples = sum(sizes)
         loss, classification, reconstruction, right = (
-            total / samples for total in self._step.take_sums()
+            total / samples for total in self._trainer.take_sums()
         )
+        self._trainer.publish()
         self._clock.start()
         reached = accuracy(self.network, self._splits.evaluation)
         return EpochMetrics(
@@ -166,12 +166,10 @@ class Run:
     def _steps(self, epoch: int, sizes: list[int], rates: list[float]) -> None:
         should_stop = self._hooks.should_stop
         done, told, begun = 0, time.monotonic(), time.monotonic()
-        batches = self._images.epoch(epoch, sizes)
-        for (images, labels), rate in zip(batches, rates, strict=True):
+        for images in self._trainer.epoch(epoch, sizes, rates):
             if should_stop():
                 raise InterruptedRunError("stopped on request; the last checkpoint stands")
-            self._step(images, labels, rate=rate)
-            done += labels.shape[0]
+            done += images
             now = time.monotonic()
             if now - told >= PROGRESS_SECONDS:
                 self._hooks.on_progress(epoch, done, done / (now - begun))
@@ -182,17 +180,15 @@ class Run:
             name: tensor.detach().contiguous().cpu()
             for name, tensor in self.network.state_dict().items()
         }
-        optimiser = optimiser_state(self._step.optimiser, self._step.names)
-        return Checkpoint(network, optimiser, tuple(self.epochs))
+        return Checkpoint(network, self._trainer.optimiser_state(), tuple(self.epochs))
 
     def _resume(self) -> None:
         checkpoint = self._folder.newest() if self._folder is not None else None
         if checkpoint is None:
             return
         try:
-            self.network.load_state_dict(checkpoint.network)
+            self._trainer.load(checkpoint.network, checkpoint.optimiser)
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"the checkpoint must fit the network: {reason}") from error
-        load_optimiser(self._step.optimiser, self._step.names, checkpoint.optimiser)
         self.epochs = list(checkpoint.epochs)

@@ -22,7 +22,7 @@ from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import EpochImages
 from fastrcaps_search.training.stage import stage
-from fastrcaps_search.training.step import TrainingStep
+from fastrcaps_search.training.step import EagerStep
 
 TOLERANCE = 2e-3
 """Largest relative difference of a gradient: float32 sums in another order, through routing."""
@@ -103,7 +103,7 @@ def speed(arguments: argparse.Namespace) -> int:
     device = torch.device(arguments.device)
     for size in (1, 16, 128):
         network = build_network(Network.CAPSNET, decoder=Decoder.FULL, weight_sharing=False)
-        step = TrainingStep(network.to(device).train())
+        step = EagerStep(network.to(device).train())
         step.warm_up(size)
         steps = max(min(arguments.steps, IMAGES // size) // (1 if size == 1 else 4), 1)
         batches = EpochImages(splits.training, seed=0, shifts=True).epoch(1, [size] * steps)

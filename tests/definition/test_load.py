@@ -254,7 +254,7 @@ WRONG_VALUES = [
         "boundaries = [1, 2, 3, 4]",
         "boundaries: must be one to three increasing epochs, got [1, 2, 3, 4]",
     ),
-    ('precision = "fp8"', 'precision: must be fp32, got "fp8"'),
+    ('precision = "fp8"', 'precision: must be fp32, tf32 or bf16, got "fp8"'),
     ("early_stopping = true", "early_stopping: must be off, got true"),
     ("train_images = 0", f"train_images: {WHOLE} 1 to 10000000, got 0"),
     ("train_images = true", f"train_images: {WHOLE} 1 to 10000000, got true"),

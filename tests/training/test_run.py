@@ -21,12 +21,13 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training import run as run_module
+from fastrcaps_search.training import trainer as trainer_module
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import EpochImages, Split, Splits
-from fastrcaps_search.training.step import TrainingStep
+from fastrcaps_search.training.step import EagerStep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -336,7 +337,7 @@ class MovedImages(EpochImages):
         yield from super().epoch(epoch, sizes)
 
 
-class MovedStep(TrainingStep):
+class MovedStep(EagerStep):
     def warm_up(self, size: int) -> None:
         Moved.now += WARM_UP
 
@@ -364,8 +365,8 @@ def test_training_seconds_are_those_of_drawing_and_stepping_alone(
 ) -> None:
     monkeypatch.setattr(Moved, "now", 0.0)
     monkeypatch.setattr(run_module, "Clock", MovedClock)
-    monkeypatch.setattr(run_module, "EpochImages", MovedImages)
-    monkeypatch.setattr(run_module, "TrainingStep", MovedStep)
+    monkeypatch.setattr(trainer_module, "EpochImages", MovedImages)
+    monkeypatch.setattr(trainer_module, "make_step", lambda network, **_: MovedStep(network))
     slow = MovedSplit(mini_splits.evaluation.images, mini_splits.evaluation.labels)
     run = Run(
         plan({"lr_policy": "fixed", **ADABATCH}),
@@ -388,7 +389,7 @@ def test_training_seconds_are_those_of_drawing_and_stepping_alone(
 
 def test_a_warm_up_changes_nothing(mini_splits: Splits) -> None:
     run = Run(plan(), seed=3, splits=mini_splits)
-    step = TrainingStep(run.network)
+    step = EagerStep(run.network)
     before = weights(run)
     step.warm_up(16)
     assert same(weights(run), before)
