@@ -6,19 +6,38 @@ Letters: B batch, I primary capsules.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastrcaps_search.capsnet.convolution import STRIDE, stride_2_convolution
-from fastrcaps_search.capsnet.fourier import fourier_convolution
+from fastrcaps_search.capsnet.cuda.routing import can_route, route_capsules
 from fastrcaps_search.capsnet.routing import route, squash
 from fastrcaps_search.definition.choices import RoutingGradient
 
 CLASSES = 10
 PRIMARY_SIZE = 8  # Sabour et al. 2017, section 4
 CLASS_SIZE = 16  # Sabour et al. 2017, section 4
+STRIDE = 2  # of the primary capsules' convolution; Sabour et al. 2017, section 4
 KERNEL = 9  # both convolutions; Sabour et al. 2017, section 4
 POSITIONS = 36  # 28x28 -> 20x20 (9x9) -> 6x6 (9x9, stride 2)
 CLASS_WEIGHT_STD = 0.1  # standard deviation of the initial class-capsule weights
+
+
+class Convolution(nn.Conv2d):
+    """Convolution that can train with factors in bfloat16, its weights staying as they are.
+
+    Attributes:
+        rounded: Whether factors and results of a training step are bfloat16. Evaluation never
+            rounds them.
+    """
+
+    rounded = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As ``nn.Conv2d``; bfloat16 if ``rounded`` and in training mode."""
+        if not (self.rounded and self.training):
+            return super().forward(x)
+        bias = None if self.bias is None else self.bias.bfloat16()
+        return F.conv2d(x.bfloat16(), self.weight.bfloat16(), bias, self.stride)
 
 
 class PrimaryCapsules(nn.Module):
@@ -32,29 +51,15 @@ class PrimaryCapsules(nn.Module):
     def __init__(self, in_channels: int, *, types: int) -> None:
         super().__init__()
         self.types = types
-        self.convolution = nn.Conv2d(in_channels, types * PRIMARY_SIZE, KERNEL, STRIDE)
+        self.convolution = Convolution(in_channels, types * PRIMARY_SIZE, KERNEL, STRIDE)
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, C, 20, 20] to capsules [B, types * 36, 8], index type * 36 + position."""
-        s = stride_2_convolution(features, self.convolution.weight, self._bias)
+        # From here on in the precision of the weights, whatever the convolution rounded.
+        s = self.convolution(features).to(self.convolution.weight.dtype)
         s = s.view(-1, self.types, PRIMARY_SIZE, POSITIONS)
         # Squash before the transposition: 36 neighbours in memory share each vector operation.
         return squash(s, dim=2).transpose(2, 3).reshape(-1, self.types * POSITIONS, PRIMARY_SIZE)
-
-    def by_position(self, features: Tensor) -> Tensor:
-        """The same from position-major features [4, 100, B, C] of ``features_by_position``."""
-        s = fourier_convolution(features, self.convolution.weight)
-        s = s + self._bias.view(-1, 1)
-        capsules = squash(s.view(POSITIONS, self.types, PRIMARY_SIZE, -1), dim=2)
-        # In memory [I, B, 8], the order that the votes' product reads.
-        by_capsule = capsules.permute(1, 0, 3, 2).reshape(-1, features.shape[2], PRIMARY_SIZE)
-        return by_capsule.transpose(0, 1)
-
-    @property
-    def _bias(self) -> Tensor:
-        if self.convolution.bias is None:
-            raise ValueError("the primary convolution must have a bias; build it with one")
-        return self.convolution.bias
 
 
 class ClassCapsules(nn.Module):
@@ -88,4 +93,7 @@ class ClassCapsules(nn.Module):
 
     def forward(self, capsules: Tensor) -> Tensor:
         """Primary capsules [B, I, 8] to class capsules [B, 10, 16]."""
-        return route(self.votes(capsules), self.bias, gradient=self.routing_gradient)
+        gradient = self.routing_gradient
+        if can_route(capsules):
+            return route_capsules(capsules, self.weight, self.bias, gradient=gradient)
+        return route(self.votes(capsules), self.bias, gradient=gradient)

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastrcaps_search.capsnet.convolution import Kernel, choose_kernel
 from fastrcaps_search.capsnet.decoder import CapsuleDecoder
-from fastrcaps_search.capsnet.fourier import features_by_position
 from fastrcaps_search.capsnet.layers import (
     CLASS_SIZE,
     CLASSES,
     KERNEL,
     ClassCapsules,
+    Convolution,
     PrimaryCapsules,
 )
 from fastrcaps_search.capsnet.lenet import LeNet5
@@ -75,7 +74,7 @@ class CapsNet(nn.Module):
     ) -> None:
         super().__init__()
         self.types = width.types
-        self.convolution = nn.Conv2d(1, width.channels, KERNEL)
+        self.convolution = Convolution(1, width.channels, KERNEL)
         self.primary_capsules = PrimaryCapsules(width.channels, types=width.types)
         self.class_capsules = ClassCapsules(
             width.types, weight_sharing=weight_sharing, routing_gradient=routing_gradient
@@ -89,12 +88,7 @@ class CapsNet(nn.Module):
 
     def _primary(self, images: Tensor) -> Tensor:
         """Primary capsules [B, I, 8]."""
-        first = self.convolution
-        kernel = choose_kernel(images.device, batch=images.shape[0], channels=first.out_channels)
-        if kernel is Kernel.FOURIER and first.bias is not None:
-            features = features_by_position(images, first.weight, first.bias)
-            return self.primary_capsules.by_position(features)
-        capsules: Tensor = self.primary_capsules(F.relu(first(images)))
+        capsules: Tensor = self.primary_capsules(F.relu(self.convolution(images)))
         return capsules
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:

@@ -10,6 +10,7 @@ from fastrcaps_search.search.trial import Workplace, checkpoint_folder
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import RunRecord, TrialRecord
 from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.kernels import choose_kernel
 
 LOG = logging.getLogger("fastrcaps_search.trial")
 
@@ -39,4 +40,12 @@ def _test_accuracy(place: Workplace, claimed: ClaimedTrial, run: RunRecord) -> f
         routing_gradient=definition.routing_gradient,
     )
     network.load_state_dict(folder.weights(run.best_epoch))
-    return accuracy(network.to(place.splits.test.labels.device), place.splits.test)
+    test = place.splits.test
+    device = test.labels.device
+    kernel = choose_kernel(
+        device,
+        capsules=definition.network.has_capsules,
+        precision=definition.precision,
+        stored=run.setting.kernel,
+    )
+    return accuracy(network.to(device), test, kernel=kernel)

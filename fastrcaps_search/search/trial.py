@@ -23,6 +23,7 @@ from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import Failure, RunRecord, StudyRecord, TrialRecord, Values
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import Splits
@@ -137,12 +138,20 @@ class TrialTraining:
         (self._record,) = store.trials(study, epochs=True, number=self._record.number)
 
     def _setting(self, stored: RunRecord | None) -> RunSetting:
-        """Where the run trains; a continued one with the threads that it was begun with."""
-        threads = self._place.threads if stored is None else stored.setting.threads
+        """Where the run trains; a continued one with the threads and kernels it was begun with."""
+        device = self._place.splits.training.labels.device
+        before = None if stored is None else stored.setting
+        kernel = choose_kernel(
+            device,
+            capsules=self._plan.network.has_capsules,
+            precision=self._plan.precision,
+            stored=None if before is None else before.kernel,
+        )
         return devices.run_setting(
-            self._place.splits.training.labels.device,
-            precision=str(self._place.study.definition.precision),
-            threads=threads,
+            device,
+            precision=str(self._plan.precision),
+            threads=self._place.threads if before is None else before.threads,
+            kernel=kernel,
         )
 
     def _open(self, index: int, seed: int, setting: RunSetting, folder: CheckpointFolder) -> Run:
@@ -157,20 +166,26 @@ class TrialTraining:
 
         place = self._place
         hooks = Hooks(on_epoch, on_progress, place.should_stop, place.was_suspended)
-        run = self._build(seed, folder, hooks)
+        run = self._build(seed, setting.kernel, folder, hooks)
         self._claimed.begin_run(index, seed=seed, setting=setting, fresh=not run.epochs)
         self._agree(index, run, setting)
         return run
 
-    def _build(self, seed: int, folder: CheckpointFolder, hooks: Hooks) -> Run:
+    def _build(self, seed: int, kernel: str, folder: CheckpointFolder, hooks: Hooks) -> Run:
         """The run at its last checkpoint; from the start where that does not fit."""
-        splits = self._place.splits
+
+        def build() -> Run:
+            splits = self._place.splits
+            return Run(
+                self._plan, seed=seed, splits=splits, kernel=kernel, folder=folder, hooks=hooks
+            )
+
         try:
-            return Run(self._plan, seed=seed, splits=splits, folder=folder, hooks=hooks)
+            return build()
         except CheckpointError as error:
             LOG.warning("starts again: %s", error)
             folder.remove()
-            return Run(self._plan, seed=seed, splits=splits, folder=folder, hooks=hooks)
+            return build()
 
     def _agree(self, index: int, run: Run, setting: RunSetting) -> None:
         """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""

@@ -10,10 +10,6 @@ import torch
 
 from fastrcaps_search.metrics import RunSetting
 
-KERNEL = "eager-1"
-"""Name of the kernels, stored with each run. Its number grows with every change of the bits that a
-step gives, so that a run continued by another release is marked as not bit-equal."""
-
 SLEEP_SECONDS = 0.1
 """Difference of the two clocks that is no rounding."""
 
@@ -52,7 +48,7 @@ def _processor() -> str:
     return f"{model} (family {family} model {number})" if number and family else model
 
 
-def run_setting(device: torch.device, *, precision: str, threads: int) -> RunSetting:
+def run_setting(device: torch.device, *, precision: str, threads: int, kernel: str) -> RunSetting:
     """Set the threads of this process; how and where a run then trains."""
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
@@ -62,7 +58,7 @@ def run_setting(device: torch.device, *, precision: str, threads: int) -> RunSet
         torch_version=torch.__version__,
         precision=precision,
         threads=threads,
-        kernel=KERNEL,
+        kernel=kernel,
     )
 
 
@@ -74,9 +70,14 @@ def prepare(device: str, *, threads: int) -> torch.device:
     # of a narrow network at batch 1).
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
-    # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32).
+    # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32). A trainer
+    # of another precision says so for itself (``precision.py``).
     torch.backends.cudnn.allow_tf32 = False
-    return torch.device(device)
+    place = torch.device(device)
+    if place.type == "cuda":
+        # Graphs are captured and kernels launched on the current card.
+        torch.cuda.set_device(place)
+    return place
 
 
 def is_device_fault(error: BaseException) -> bool:
@@ -84,7 +85,8 @@ def is_device_fault(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and ("CUDA" in text or "can't allocate memory" in text)
+    signs = ("CUDA", "cuDNN", "can't allocate memory")
+    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)
 
 
 class SuspensionWatch:

@@ -19,6 +19,7 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan
 from fastrcaps_search.training.splits import Splits, mixed_seed
 from fastrcaps_search.training.trainer import make_trainer
@@ -55,6 +56,7 @@ class Run:
         plan: What to train.
         seed: Seed of the initial weights, the order and the shifts.
         splits: Images on the device.
+        kernel: Name of the kernels; ``None`` for the fastest.
         folder: Where to keep checkpoints; ``None`` for none.
         hooks: What to tell.
 
@@ -68,6 +70,7 @@ class Run:
         *,
         seed: int,
         splits: Splits,
+        kernel: str | None = None,
         folder: CheckpointFolder | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -89,12 +92,16 @@ class Run:
                 routing_gradient=plan.routing_gradient,
             )
         self.network = network.to(self._device).train()
+        self._kernel = kernel or choose_kernel(
+            self._device, capsules=plan.network.has_capsules, precision=plan.precision
+        )
         self._trainer = make_trainer(
             self.network,
             splits.training,
             seed=seed,
             shifts=plan.shifts,
             precision=plan.precision,
+            kernel=self._kernel,
         )
         self._resume()
 
@@ -146,7 +153,7 @@ class Run:
         )
         self._trainer.publish()
         self._clock.start()
-        reached = accuracy(self.network, self._splits.evaluation)
+        reached = accuracy(self.network, self._splits.evaluation, kernel=self._kernel)
         return EpochMetrics(
             epoch=epoch,
             batch_size=self._plan.batch_sizes[epoch - 1],

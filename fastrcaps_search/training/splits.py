@@ -87,13 +87,16 @@ class EpochImages:
         split: The training split.
         seed: Seed of the run.
         shifts: Whether to shift each image by up to 2 pixels each way, zero-padded.
+
+    Attributes:
+        device: Where the split is and the batches are made.
     """
 
     def __init__(self, split: Split, *, seed: int, shifts: bool) -> None:
+        self.device = device = split.labels.device
         self._seed = seed
         self._shifts = shifts
         self._labels = split.labels
-        device = split.labels.device
         padding = [LARGEST_SHIFT] * 4
         self._padded = torch.nn.functional.pad(split.images, padding).reshape(-1)
         rows = torch.arange(SIDE, device=device)
@@ -105,17 +108,25 @@ class EpochImages:
         Yields:
             float32 [B, 1, 28, 28] in [0, 1] and int64 labels [B].
         """
-        order, corners = self._draw(epoch)
+        order, corners = self.draw(epoch)
         start = 0
         for size in sizes:
-            chosen = order[start : start + size]
-            places = corners[start : start + size, None] + self._window
-            images = self._padded[places].float().div_(255.0)
-            yield images.view(-1, 1, SIDE, SIDE), self._labels[chosen]
-            start += size
+            end = start + size
+            yield self.batch(order[start:end], corners[start:end])
+            start = end
 
-    def _draw(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Permutation of the split, and where the shifted window of each image begins."""
+    def batch(self, chosen: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
+        """Images float32 [B, 1, 28, 28] and labels int64 [B] of places in what ``draw`` gave.
+
+        Args:
+            chosen: int64 [B], numbers of images.
+            corners: int64 [B], where their windows begin.
+        """
+        images = self._padded[corners[:, None] + self._window].float().div_(255.0)
+        return images.view(-1, 1, SIDE, SIDE), self._labels[chosen]
+
+    def draw(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Permutation [N] of the split, and where the shifted window of each image begins [N]."""
         count = self._labels.shape[0]
         device = self._labels.device
         generator = torch.Generator(device=device).manual_seed(mixed_seed(self._seed, epoch))

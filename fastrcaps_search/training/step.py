@@ -8,19 +8,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.cpu.products import Products, multiplying
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.training.checkpoint import load_optimiser, optimiser_state
 
 
 class TrainingStep(Protocol):
-    """What trains one network, whatever computes it.
+    """What trains one network, whatever computes it."""
 
-    Attributes:
-        network: The network. Its parameters are those of the last ``publish``.
-    """
-
-    network: CapsNet | LeNet5
+    @property
+    def network(self) -> CapsNet | LeNet5:
+        """The network. Its parameters are those of the last ``publish``."""
 
     def warm_up(self, size: int) -> None:
         """Do the set-up work of a batch size, so that no clock sees it; changes no weight."""
@@ -57,10 +56,12 @@ class EagerStep:
 
     Args:
         network: The network, on its device.
+        products: Who multiplies on a processor.
     """
 
-    def __init__(self, network: CapsNet | LeNet5) -> None:
+    def __init__(self, network: CapsNet | LeNet5, *, products: Products = Products.MKL) -> None:
         self.network = network
+        self._products = products
         self.optimiser = torch.optim.Adam(network.parameters(), lr=0.0, fused=True)
         device = next(network.parameters()).device
         self._sums = torch.zeros(4, dtype=torch.float64, device=device)
@@ -75,13 +76,15 @@ class EagerStep:
         device = self._sums.device
         images = torch.zeros(size, 1, 28, 28, device=device)
         labels = torch.zeros(size, dtype=torch.int64, device=device)
-        self.network.loss(images, labels).total.backward()
+        with multiplying(self._products):
+            self.network.loss(images, labels).total.backward()
         self.optimiser.zero_grad(set_to_none=True)
 
     def __call__(self, images: Tensor, labels: Tensor, *, rate: float) -> None:
         """One update; see :class:`TrainingStep`."""
-        losses = self.network.loss(images, labels)
-        losses.total.backward()
+        with multiplying(self._products):
+            losses = self.network.loss(images, labels)
+            losses.total.backward()
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)

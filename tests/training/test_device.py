@@ -67,11 +67,12 @@ def test_a_suspension_is_told_once() -> None:
 def test_a_setting_sets_the_threads_that_it_names() -> None:
     before = torch.get_num_threads()
     try:
-        setting = run_setting(CPU, precision="fp32", threads=before + 1)
+        setting = run_setting(CPU, precision="fp32", threads=before + 1, kernel="cpu-2-mkl")
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
     assert (setting.device, setting.threads) == ("cpu", before + 1)
+    assert setting.kernel == "cpu-2-mkl"
     assert setting.device_name == device_name_of("cpu")
     assert setting.torch_version == torch.__version__
 

@@ -431,6 +431,9 @@ def test_a_diverged_run_says_when_and_stores_nothing_of_that_epoch(
     def on_epoch(metrics: EpochMetrics) -> None:
         told.append(metrics.epoch)
         spoil(run.network, value)
+        # The step may hold weights of its own.
+        trainer = run._trainer
+        trainer.load(dict(run.network.state_dict()), trainer.optimiser_state())
 
     few = Split(mini_splits.training.images[:16], mini_splits.training.labels[:16])
     run = Run(

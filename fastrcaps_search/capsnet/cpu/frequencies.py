@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.cpu.weights import PHASES
+
 PERIOD = 10  # features of 20x20, every second row and column
 TAPS = 5  # kernel of 9x9 padded to 10x10, every second row and column
 OUTPUTS = PERIOD - TAPS + 1
@@ -16,7 +18,6 @@ HALF = PERIOD * PERIOD // 2  # cosines, and as many sines
 PURE = 2  # of each, those of a frequency that is its own conjugate; they come first
 PRODUCTS = 3 * HALF - PURE
 MIDDLE = (PERIOD - 1) / 2
-PHASES = 4  # even or odd row, even or odd column
 
 
 class Transforms(NamedTuple):
@@ -28,20 +29,18 @@ class Transforms(NamedTuple):
         even: Cosines [50, 50] for the sum of a position and its mirror image.
         odd: Sines [50, 50] for their difference.
         kernels: From the taps of each phase to frequencies, [148, 25], twice [148, 20],
-            [148, 16].
+            [148, 16]; phases as in ``weights.PHASES``.
         output: [36, 148] from products to outputs.
-        mirror: int64 [50], positions counted from the last.
     """
 
     even: Tensor
     odd: Tensor
     kernels: list[Tensor]
     output: Tensor
-    mirror: Tensor
 
 
 @lru_cache(maxsize=8)
-def transforms(dtype: torch.dtype, device: torch.device) -> Transforms:
+def transforms(dtype: torch.dtype) -> Transforms:
     """The matrices, computed in float64.
 
     Positions are counted from the middle of the 10x10 square, where cosines are even and sines
@@ -51,13 +50,12 @@ def transforms(dtype: torch.dtype, device: torch.device) -> Transforms:
     real, imaginary = _frequencies()
     positions = _square(PERIOD)[:HALF] - MIDDLE
     kernel = _kernel(real, imaginary).view(-1, TAPS, TAPS)
-    phases = [kernel[:, : TAPS - i, : TAPS - j] for i in range(2) for j in range(2)]
+    phases = [kernel[:, : TAPS - i, : TAPS - j] for i, j in PHASES]
     return Transforms(
-        even=torch.cos(_angles(real, positions)).to(device, dtype),
-        odd=-torch.sin(_angles(imaginary, positions)).to(device, dtype),
-        kernels=[k.reshape(PRODUCTS, -1).to(device, dtype) for k in phases],
-        output=_output(real, imaginary).to(device, dtype),
-        mirror=torch.arange(HALF - 1, -1, -1, device=device),
+        even=torch.cos(_angles(real, positions)).to(dtype),
+        odd=-torch.sin(_angles(imaginary, positions)).to(dtype),
+        kernels=[k.reshape(PRODUCTS, -1).to(dtype) for k in phases],
+        output=_output(real, imaginary).to(dtype),
     )
 
 

@@ -1,0 +1,1 @@
+"""The whole CapsNet written out for processors: forward, backward, and updates in the cache."""

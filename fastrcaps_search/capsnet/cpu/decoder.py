@@ -1,0 +1,117 @@
+"""The decoder and both losses, written out.
+
+Letters: B batch, J classes, E capsule size.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fastrcaps_search.capsnet.cpu.adam import Adam
+from fastrcaps_search.capsnet.cpu.buffers import Buffers
+from fastrcaps_search.capsnet.cpu.columns import before_relu
+from fastrcaps_search.capsnet.cpu.weights import Weights
+from fastrcaps_search.capsnet.loss import (
+    ABSENT_MARGIN,
+    ABSENT_WEIGHT,
+    PRESENT_MARGIN,
+    RECONSTRUCTION_WEIGHT,
+)
+from fastrcaps_search.capsnet.routing import safe_length
+
+LAYERS = ("decoder.first", "decoder.second", "decoder.pixels")
+
+
+class Losses:
+    """Margin loss and reconstruction of class capsules, and their gradient.
+
+    Args:
+        buffers: Memory of one batch size.
+        weights: The network's weights.
+        reduced: Whether the decoder reads the capsule of the label alone.
+        adam: Updates the decoder.
+    """
+
+    def __init__(self, buffers: Buffers, weights: Weights, *, reduced: bool, adam: Adam) -> None:
+        self._reduced = reduced
+        self._layers = [_Layer(name, buffers, weights, adam) for name in LAYERS]
+
+    def __call__(
+        self, capsules: Tensor, images: Tensor, labels: Tensor, *, sums: Tensor, gradient: Tensor
+    ) -> None:
+        """Add to the sums, update the decoder, write the gradient.
+
+        Args:
+            capsules: Class capsules [B, J, E].
+            images: [B, 1, 28, 28].
+            labels: int64 [B].
+            sums: Loss, its two parts, right answers [4], of any floating type: added to.
+            gradient: Of the capsules [B, J, E]: written.
+        """
+        B = capsules.shape[0]
+        length = safe_length(capsules, dim=2, keepdim=True)
+        present = torch.zeros_like(length).scatter_(1, labels.view(-1, 1, 1), 1.0)
+        missed = F.relu(PRESENT_MARGIN - length).mul_(present)
+        imagined = F.relu(length - ABSENT_MARGIN).mul_(1 - present)
+        margin = torch.sum(missed * missed) + ABSENT_WEIGHT * torch.sum(imagined * imagined)
+        slope = imagined.mul_(ABSENT_WEIGHT).sub_(missed).mul_(2 / B).div_(length)
+        right = (length.view(B, -1).argmax(1) == labels).sum()
+        error = self._reconstruct(capsules, images, labels, present, gradient)
+        sums.add_(torch.stack([margin + error, margin, error, right]))
+        gradient.addcmul_(slope, capsules)
+
+    def _reconstruct(
+        self, capsules: Tensor, images: Tensor, labels: Tensor, present: Tensor, gradient: Tensor
+    ) -> Tensor:
+        """Reconstruction loss summed over the batch; its gradient is written."""
+        B, J, E = capsules.shape
+        chosen = labels.view(-1, 1, 1).expand(-1, 1, E)
+        x = capsules.gather(1, chosen) if self._reduced else capsules * present
+        x = x.view(B, -1)
+        first, second, last = self._layers
+        one = first.forward(x).relu_()
+        two = second.forward(one).relu_()
+        pixels = last.forward(two).sigmoid_()
+        difference = torch.sub(pixels, images.view(B, -1))
+        error = RECONSTRUCTION_WEIGHT * torch.sum(difference * difference)
+        difference.mul_(2 * RECONSTRUCTION_WEIGHT / B)
+        back = last.backward(torch.ops.aten.sigmoid_backward(difference, pixels), two)
+        before_relu(back, two)
+        back = second.backward(back, one)
+        before_relu(back, one)
+        back = first.backward(back, x)
+        if self._reduced:
+            gradient.zero_().scatter_(1, chosen, back.view(B, 1, E))
+        else:
+            torch.mul(back.view(B, J, E), present, out=gradient)
+        return error
+
+
+class _Layer:
+    """A linear layer, updated on the way back."""
+
+    def __init__(self, name: str, buffers: Buffers, weights: Weights, adam: Adam) -> None:
+        self._weight, self._bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        span = weights.span(f"{name}.weight", f"{name}.bias")
+        # One layer after the other is updated, from the same memory.
+        flat = buffers.shared("layer gradients", span.stop - span.start)
+        start = weights.start(f"{name}.bias") - span.start
+        self._gradient = flat[: self._weight.numel()].view_as(self._weight)
+        self._gap = flat[self._weight.numel() : start]
+        self._bias_gradient = flat[start : start + self._bias.numel()]
+        self._update = adam.of(span.start, flat)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, outputs] of x [B, inputs], before the activation."""
+        return torch.addmm(self._bias, x, self._weight.t())
+
+    def backward(self, gradient: Tensor, x: Tensor) -> Tensor:
+        """Update from the gradient of the outputs; gradient of x."""
+        below = torch.mm(gradient, self._weight)
+        torch.mm(gradient.t(), x, out=self._gradient)
+        self._gap.zero_()
+        torch.sum(gradient, 0, out=self._bias_gradient)
+        self._update()
+        return below

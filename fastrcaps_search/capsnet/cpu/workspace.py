@@ -1,0 +1,119 @@
+"""A CapsNet at one batch size: forward, and a whole training step.
+
+Letters: B batch, J classes, E capsule size.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from fastrcaps_search.capsnet.cpu.adam import Adam
+from fastrcaps_search.capsnet.cpu.buffers import Buffers
+from fastrcaps_search.capsnet.cpu.capsules import PrimaryCapsules
+from fastrcaps_search.capsnet.cpu.columns import Columns
+from fastrcaps_search.capsnet.cpu.decoder import Losses
+from fastrcaps_search.capsnet.cpu.fourier import Fourier
+from fastrcaps_search.capsnet.cpu.products import Products, multiplying
+from fastrcaps_search.capsnet.cpu.routing import Routing
+from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights
+from fastrcaps_search.capsnet.layers import POSITIONS
+from fastrcaps_search.capsnet.network import CapsNet
+
+# Images from which on frequencies beat patches, by channels and product.
+_SMALLEST_FOURIER = {Products.MKL: 8, Products.ONEDNN: 16, Products.BF16: 32}
+
+
+class Form(StrEnum):
+    """How the primary convolution is computed; both give the same up to rounding."""
+
+    COLUMNS = "columns"
+    FOURIER = "fourier"
+
+
+def choose_form(*, batch: int, channels: int, products: Products) -> Form:
+    """The fastest form, a function of these alone: a resumed run repeats it bit for bit."""
+    del channels
+    return Form.FOURIER if batch >= _SMALLEST_FOURIER[products] else Form.COLUMNS
+
+
+class Workspace:
+    """Buffers and code of one batch size.
+
+    Args:
+        network: Says what is computed; its own parameters are not read.
+        weights: Weights.
+        batch: B.
+        products: Who multiplies in the convolutions; all else is float32.
+        adam: Updates the weights; ``None`` for a workspace that only classifies.
+        form: How the primary convolution is computed; ``None`` for the fastest.
+    """
+
+    def __init__(
+        self,
+        network: CapsNet,
+        weights: Weights,
+        *,
+        batch: int,
+        products: Products,
+        adam: Adam | None = None,
+        form: Form | None = None,
+    ) -> None:
+        self._products = products
+        buffers = Buffers(weights.values.dtype)
+        _, channels, _ = weights[PRIMARY].shape
+        form = form or choose_form(batch=batch, channels=channels, products=products)
+        self._convolutions: Fourier | Columns = (
+            Fourier(buffers, weights, batch=batch)
+            if form is Form.FOURIER
+            else Columns(buffers, weights, batch=batch)
+        )
+        self._routing = Routing(
+            buffers,
+            weights,
+            batch=batch,
+            capsules=network.types * POSITIONS,
+            gradient=network.class_capsules.routing_gradient,
+        )
+        self._primary = PrimaryCapsules(
+            buffers,
+            self._routing,
+            types=network.types,
+            batch=batch,
+            position_first=self._convolutions.position_first,
+        )
+        if adam is not None:
+            self._losses = Losses(buffers, weights, reduced=network.decoder.reduced, adam=adam)
+            self._gradient = torch.zeros_like(self._routing.found)
+            self._routing.plan_backward(self._gradient, adam)
+            self._convolutions.plan_backward(self._primary.gradient, adam)
+
+    def prepare(self) -> None:
+        """Take notice of new weights; :meth:`forward` needs it."""
+        if isinstance(self._convolutions, Fourier):
+            self._convolutions.transform_kernel()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Class capsules [B, J, E] of images [B, 1, 28, 28], valid until the next call."""
+        with multiplying(self._products):
+            sums = self._convolutions.forward(images)
+        self._primary.forward(sums)
+        return self._routing.forward()
+
+    def train(self, images: Tensor, labels: Tensor, *, sums: Tensor) -> None:
+        """One update of all weights.
+
+        Args:
+            images: [B, 1, 28, 28], contiguous.
+            labels: int64 [B].
+            sums: Loss, its two parts, right answers [4] are added to it, each over the batch.
+        """
+        self.prepare()
+        capsules = self.forward(images)
+        self._losses(capsules, images, labels, sums=sums, gradient=self._gradient)
+        self._routing.backward()
+        self._primary.backward()
+        with multiplying(self._products):
+            self._convolutions.backward()

@@ -1,0 +1,236 @@
+"""Epochs on a card: many whole steps recorded in one CUDA graph, which the host only replays."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fastrcaps_search.capsnet.cuda.routing import can_route
+from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.definition.choices import Precision
+from fastrcaps_search.training.device import Clock
+from fastrcaps_search.training.device_step import DeviceStep
+from fastrcaps_search.training.precision import use_precision
+from fastrcaps_search.training.splits import EpochImages
+
+logger = logging.getLogger(__name__)
+
+MOST_STEPS = 50
+"""Steps of one recording: some 5,000 kernels, for which starting a replay no longer counts."""
+REPLAY_SECONDS = 0.1
+"""About the longest replay: the host hears a request to stop between two of them."""
+IN_FLIGHT = 2
+"""Replays that wait or run on the card: one would let it idle, more would outrun the host."""
+WARM_UP_STEPS = 3
+
+
+class Recorder(Protocol):
+    """Makes something to replay out of steps."""
+
+    def warm_up(self, step: DeviceStep, size: int) -> None:
+        """Run a step of ``size`` images a few times, so that everything is compiled and chosen."""
+
+    def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
+        """A replay of the next ``count`` steps of ``size`` images.
+
+        Raises:
+            RuntimeError: It cannot be recorded.
+        """
+
+
+class Direct:
+    """Records nothing: a replay is one step after the other, each started from Python."""
+
+    def warm_up(self, step: DeviceStep, size: int) -> None:
+        """Run a step once."""
+        step.rewind()
+        step(size)
+
+    def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
+        """The steps themselves."""
+
+        def replay() -> None:
+            for _ in range(count):
+                step(size)
+
+        return replay
+
+
+class CudaGraphs:
+    """Records CUDA graphs, which share one pool of memory, on a stream of their own.
+
+    Args:
+        device: The current card.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        # The same stream for warming up and recording: autograd remembers where it added up.
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, step: DeviceStep, size: int) -> None:
+        """Run a step a few times on the recording stream."""
+        torch.cuda.synchronize(step.device)
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP_STEPS):
+                step.rewind()
+                step(size)
+        torch.cuda.synchronize(step.device)
+
+    def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
+        """A CUDA graph of the steps."""
+        graph = torch.cuda.CUDAGraph()
+        # The outer context puts the current stream back if the recording fails.
+        with (
+            torch.cuda.stream(self._stream),
+            torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
+        ):
+            for _ in range(count):
+                step(size)
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+class GraphTrainer:
+    """A :class:`~fastrcaps_search.training.trainer.Trainer` that replays recorded steps.
+
+    Batches are those of ``EpochImages`` for the same seed and epoch, and checkpoints those of any
+    other trainer. What cannot be recorded is trained one step at a time, with a warning.
+
+    Args:
+        network: The network, on its device.
+        images: Draws the batches, on the same device.
+        precision: Arithmetic of the products; see ``precision.py``.
+        recorder: Records steps; ``None`` for CUDA graphs on a card, and nothing on a CPU.
+        channels_last: Whether channels are neighbours in memory, as the tensor units like them;
+            ``None`` for the choice of the precision.
+
+    Attributes:
+        network: The network.
+        records: Whether steps are recorded; False on a CPU, and once that has failed.
+    """
+
+    def __init__(
+        self,
+        network: CapsNet | LeNet5,
+        images: EpochImages,
+        *,
+        precision: Precision,
+        recorder: Recorder | None = None,
+        channels_last: bool | None = None,
+    ) -> None:
+        on_card = images.device.type == "cuda"
+        self.network = network
+        self._precision = precision
+        if precision is not Precision.FP32 if channels_last is None else channels_last:
+            # The types of torch know this argument only beside a dtype or a device.
+            network.to(images.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._step = step = DeviceStep(network, images, precision=precision)
+        self._clock = Clock(images.device)
+        self._recorder = recorder or (CudaGraphs(images.device) if on_card else Direct())
+        self.records = recorder is not None or on_card
+        self._replays: dict[int, dict[int, Callable[[], None]]] = {}
+        self._use_precision()
+        self.take_sums = step.take_sums
+        self.optimiser_state = step.optimiser_state
+
+    def warm_up(self, sizes: Iterable[int]) -> None:
+        """Record the steps of these batch sizes, and forget those of all others."""
+        wanted = sorted(set(sizes), reverse=True)
+        self._use_precision()
+        self._replays = {size: self._replays[size] for size in wanted if size in self._replays}
+        for size in wanted:
+            if size not in self._replays:
+                # An epoch has one size, and a last batch that is shorter.
+                self._replays[size] = self._recorded(
+                    size, most=MOST_STEPS if size == wanted[0] else 1
+                )
+
+    def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
+        """Train ``epoch``; yields after every replay."""
+        self._step.begin(epoch, rates)
+        in_flight: deque[torch.cuda.Event] = deque()
+        for size, same in groupby(sizes):
+            for count, replay in self._plan(size, len(list(same))):
+                replay()
+                self._wait(in_flight)
+                yield size * count
+
+    def publish(self) -> None:
+        """Nothing to do: the network's own parameters are trained."""
+
+    def load(self, network: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
+        """Go on from stored states; see ``Trainer``."""
+        self._step.load(network, optimiser)
+
+    def _use_precision(self) -> None:
+        if self._step.device.type == "cuda":
+            routes = isinstance(self.network, CapsNet)
+            plain = routes and not can_route(torch.zeros(1, device=self._step.device))
+            use_precision(self.network, self._precision, plain_routing=plain)
+
+    def _plan(self, size: int, steps: int) -> Iterator[tuple[int, Callable[[], None]]]:
+        """Replays that add up to ``steps``, the long ones first."""
+        if size not in self._replays:
+            self._replays[size] = self._recorded(size, most=1)
+        for count, replay in sorted(self._replays[size].items(), reverse=True):
+            for _ in range(steps // count):
+                yield count, replay
+            steps %= count
+
+    def _recorded(self, size: int, *, most: int) -> dict[int, Callable[[], None]]:
+        """Replays by their number of steps, of which one is 1. Weights and counts stay."""
+        step = self._step
+        step.prepare(size)
+        saved = step.saved()
+        self._recorder.warm_up(step, size)
+        try:
+            replays = {1: self._recorder.record(step, size, 1)}
+            count = self._steps_per_replay(replays[1], size, most=most)
+            if count > 1:
+                replays[count] = self._recorder.record(step, size, count)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            logger.warning(
+                "steps of batch %d must be recordable in a CUDA graph, got: %s; training goes on "
+                "slower, one step at a time",
+                size,
+                error,
+            )
+            self._recorder, self.records = Direct(), False
+            self._replays.clear()
+            self.network.zero_grad(set_to_none=True)
+            replays = {1: self._recorder.record(step, size, 1)}
+        step.restore(saved)
+        return replays
+
+    def _steps_per_replay(self, replay: Callable[[], None], size: int, *, most: int) -> int:
+        """Steps of a recording that lasts about ``REPLAY_SECONDS``."""
+        most = min(most, len(self._step) // size)
+        if most <= 1:
+            return 1
+        seconds = []
+        for _ in range(2):
+            self._step.rewind()
+            self._clock.start()
+            replay()
+            seconds.append(self._clock.stop())
+        return max(1, min(most, int(REPLAY_SECONDS / max(min(seconds), 1e-9))))
+
+    def _wait(self, in_flight: deque[torch.cuda.Event]) -> None:
+        """Wait until at most ``IN_FLIGHT`` replays are not yet done."""
+        if self._step.device.type != "cuda":
+            return
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        in_flight.append(event)
+        if len(in_flight) > IN_FLIGHT:
+            in_flight.popleft().synchronize()
