@@ -74,7 +74,7 @@ def prepare(device: str, *, threads: int) -> torch.device:
     # of another precision says so for itself (``precision.py``).
     torch.backends.cudnn.allow_tf32 = False
     place = torch.device(device)
-    if place.type == "cuda":
+    if place.type == "cuda" and place.index is not None:
         # Graphs are captured and kernels launched on the current card.
         torch.cuda.set_device(place)
     return place

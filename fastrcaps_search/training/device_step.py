@@ -41,6 +41,8 @@ class DeviceStep:
             fused=True,
             capturable=device.type == "cuda",
         )
+        # Torch warns of a capturable optimiser that runs uncaptured, as it does to warm up.
+        self._adam._warned_capturable_if_run_uncaptured = True
         self._rate: Tensor = self._adam.param_groups[0]["lr"]
         self._names: dict[Tensor, str] = {p: name for name, p in network.named_parameters()}
         # Adam would make its state in its first step; a recorded step needs it before.

@@ -50,6 +50,8 @@ def _classify(network: CapsNet | LeNet5, device: torch.device, kernel: str | Non
     products = Products.MKL if kernel is None else products_of(kernel)
     if isinstance(network, CapsNet):
         return CpuClassifier(network, products=products)
+    # As in training: sums in another order could part a tie in another way.
+    network.to(memory_format=torch.channels_last)
 
     def classify(images: Tensor) -> Tensor:
         with multiplying(products):

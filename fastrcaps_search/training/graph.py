@@ -64,7 +64,7 @@ class Direct:
 
 
 class CudaGraphs:
-    """Records CUDA graphs, which share one pool of memory, on a stream of their own.
+    """Records CUDA graphs on a stream of their own, those of one batch size in the same memory.
 
     Args:
         device: The current card.
@@ -76,8 +76,10 @@ class CudaGraphs:
         self._pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, step: DeviceStep, size: int) -> None:
-        """Run a step a few times on the recording stream."""
+        """Run a step a few times on the recording stream; recordings of this size follow."""
         torch.cuda.synchronize(step.device)
+        # A new pool: torch refuses one whose graphs have all been forgotten.
+        self._pool = torch.cuda.graph_pool_handle()
         with torch.cuda.stream(self._stream):
             for _ in range(WARM_UP_STEPS):
                 step.rewind()

@@ -252,22 +252,6 @@ def test_a_blank_image_has_finite_losses_and_gradients() -> None:
         assert torch.isfinite(parameter.grad).all(), name
 
 
-def test_the_full_network_gives_the_same_gradients_with_either_convolution_kernel() -> None:
-    # 17 samples take the Fourier form, 15 and 2 take columns; the losses are means over the batch.
-    torch.manual_seed(0)
-    network = build_network(Network.CAPSNET, decoder=Decoder.REDUCED, weight_sharing=True)
-    images, labels = images_and_labels(17)
-    weight = network.get_parameter("primary_capsules.convolution.weight")
-
-    def gradient(part: slice) -> Tensor:
-        total = network.loss(images[part], labels[part]).total
-        return torch.autograd.grad(total, weight)[0]
-
-    whole = gradient(slice(0, 17))
-    parts = (15 * gradient(slice(0, 15)) + 2 * gradient(slice(15, 17))) / 17
-    assert (whole - parts).norm() < 1e-5 * whole.norm()
-
-
 def test_routing_gradient_reaches_the_network() -> None:
     images, labels = images_and_labels(2)
     gradients = []

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.network import CapsNet, Width
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.splits import Split
 
@@ -85,3 +87,22 @@ def test_nothing_is_kept_of_an_answer_that_is_not_a_number() -> None:
     nn.init.constant_(network.linear3.bias, float("nan"))
     # Every class is NaN, and the first of them is class 0.
     assert accuracy(network, split_of([0] * 4, [0, 1, 2, 3])) == 0.25
+
+
+@pytest.mark.parametrize("kernel", [None, "cpu-2-mkl", "cpu-2-bf16"])
+def test_a_capsnet_is_classified_as_its_modules_do(kernel: str | None) -> None:
+    network = CapsNet(Width(channels=16, types=2), decoder=Decoder.FULL, weight_sharing=True)
+    with torch.no_grad():
+        network.class_capsules.weight.mul_(10)
+    # Two whole batches and 31 images more.
+    images = torch.randint(256, (231, 28, 28), dtype=torch.uint8)
+    with torch.no_grad():
+        answers = network.classify(images[:, None].float() / 255).argmax(1)
+    assert len(answers.unique()) > 2
+    wrong = answers.clone()
+    wrong[[0, 99, 100, 230]] = (wrong[[0, 99, 100, 230]] + 1) % 10
+    found = accuracy(network, Split(images, wrong), kernel=kernel)
+    # Rounding to bfloat16 may move an image between two classes that are nearly as long.
+    allowed = 0.03 if kernel == "cpu-2-bf16" else 0.0
+    assert found == pytest.approx(227 / 231, abs=allowed)
+    assert network.training

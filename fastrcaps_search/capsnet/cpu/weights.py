@@ -7,7 +7,7 @@ other parameters lie as torch has them. Networks, checkpoints and exports keep t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -121,14 +121,6 @@ class Weights:
                     raise ValueError(name)
                 self._view(flat, name).copy_(_stored(name, tensor))
             self.step.copy_(stored[f"step.{name}"])
-
-    def all_finite(self) -> bool:
-        """Whether every parameter is finite."""
-        return bool(torch.isfinite(self.values).all())
-
-    def names(self) -> Iterator[str]:
-        """Names of the parameters, in memory's order."""
-        yield from self._pieces
 
     def _view(self, flat: Tensor, name: str) -> Tensor:
         piece = self._pieces[name]

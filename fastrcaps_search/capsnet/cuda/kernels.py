@@ -142,7 +142,8 @@ def sum_votes(
         query = _vector_tile(capsules, samples, B)
         if ITERATION > 1:
             query += _vector_tile(capsules + B * VECTOR, samples, B)
-    for i in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+    for place in range(CHUNK):
+        i = chunk * CHUNK + place
         votes = _votes(_capsule_tile(u, samples, i, B, I), _weight_tile(weight, i, shared_by))
         if ITERATION > 0:
             total += _couplings(_agreement(votes, query)) * votes
@@ -228,7 +229,8 @@ def sum_logit_gradients(
     ds_2 = _vector_tile(slopes + 2 * B * VECTOR, samples, B)
     if ITERATION == 1:
         ds_1 = _vector_tile(slopes + B * VECTOR, samples, B)
-    for i in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+    for place in range(CHUNK):
+        i = chunk * CHUNK + place
         votes = _votes(_capsule_tile(u, samples, i, B, I), _weight_tile(weight, i, shared_by))
         dl = _logits_gradient(_couplings(_agreement(votes, both)), _agreement(votes, ds_2))
         if ITERATION == 1:

@@ -1,0 +1,92 @@
+"""Who multiplies, and how exactly, on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from fastrcaps_search.capsnet.cpu import products as module
+from fastrcaps_search.capsnet.cpu.products import (
+    LARGEST_ERROR,
+    Products,
+    choose_products,
+    has_switch,
+    is_exact_switched,
+    multiplying,
+    switched_error,
+)
+from fastrcaps_search.definition.choices import Precision
+
+
+def relative_error(products: Products) -> float:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(200, 200, generator=generator) for _ in range(2))
+    exact = a.double() @ b.double()
+    with multiplying(products):
+        return float((a @ b - exact).norm() / exact.norm())
+
+
+def setting() -> list[str]:
+    code = (
+        "import torch; m = torch.backends.mkldnn; "
+        "print(m.matmul.fp32_precision, m.conv.fp32_precision)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.split()
+
+
+def test_the_switch_is_given_back_whatever_happens() -> None:
+    fresh = setting()
+    onednn: Any = torch.backends.mkldnn
+
+    def fail() -> None:
+        with multiplying(Products.BF16):
+            assert [onednn.matmul.fp32_precision, onednn.conv.fp32_precision] == ["bf16"] * 2
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [onednn.matmul.fp32_precision, onednn.conv.fp32_precision] == fresh
+
+
+def test_float32_is_float32() -> None:
+    assert relative_error(Products.MKL) < 2e-6
+    for precision in (Precision.FP32, Precision.TF32):
+        assert relative_error(choose_products(precision)) < LARGEST_ERROR
+
+
+def test_the_switch_counts_as_float32_only_where_it_measures_so() -> None:
+    assert is_exact_switched() == (switched_error() <= LARGEST_ERROR)
+    assert is_exact_switched() == (relative_error(Products.ONEDNN) <= LARGEST_ERROR)
+    assert choose_products(Precision.FP32) in (
+        (Products.MKL, Products.ONEDNN) if is_exact_switched() else (Products.MKL,)
+    )
+
+
+def test_bf16_rounds_no_more_than_bfloat16() -> None:
+    assert choose_products(Precision.BF16) is Products.BF16
+    # Two factors of 8 bits each, rounded to nearest: about 2^-9 each.
+    assert relative_error(Products.BF16) < 4e-3
+
+
+def test_an_amd_processor_takes_the_switch_if_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_amd", lambda: True)
+    for exact, chosen in ((True, Products.ONEDNN), (False, Products.MKL)):
+        monkeypatch.setattr(module, "is_exact_switched", lambda exact=exact: exact)
+        assert choose_products(Precision.FP32) is chosen
+
+
+def test_bf16_needs_a_torch_with_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert has_switch()
+    monkeypatch.setattr(torch.backends.mkldnn, "matmul", object())
+    assert not has_switch()
+    assert not module.is_exact_switched.__wrapped__()
+    assert choose_products(Precision.FP32) is Products.MKL
+    with pytest.raises(ValueError, match=r"^precision bf16 must have torch 2.9 or newer on a CPU"):
+        choose_products(Precision.BF16)
