@@ -71,7 +71,7 @@ class CudaGraphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        # The same stream for warming up and recording: autograd remembers where it added up.
+        # The same stream for warming up and recording, so that libraries have their workspaces.
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
 
@@ -209,7 +209,6 @@ class GraphTrainer:
             )
             self._recorder, self.records = Direct(), False
             self._replays.clear()
-            self.network.zero_grad(set_to_none=True)
             replays = {1: self._recorder.record(step, size, 1)}
         step.restore(saved)
         return replays

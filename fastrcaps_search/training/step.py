@@ -108,7 +108,9 @@ class EagerStep:
     def _losses_and_gradients(self, images: Tensor, labels: Tensor) -> tuple[Losses, list[Tensor]]:
         with multiplying(self._products):
             losses = self.network.loss(images, labels)
-            return losses, list(torch.autograd.grad(losses.total, self._parameters))
+            gradients = torch.autograd.grad(losses.total, self._parameters)
+        pairs = zip(gradients, self._parameters, strict=True)
+        return losses, [_laid_out(gradient, parameter) for gradient, parameter in pairs]
 
     def take_sums(self) -> list[float]:
         """Sums since the last call over images: loss, classification, reconstruction, right."""
@@ -145,3 +147,10 @@ class EagerStep:
             ("exp_avg_sq", self._exp_avg_sqs),
             ("step", self._steps),
         ]
+
+
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient in the parameter's memory order: fused Adam goes through memory, not indices."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

@@ -114,8 +114,8 @@ class Columns:
             update()
         torch.sum(self._rows, 0, out=self._bias_gradient)
         self._update_bias()
-        gradient = self._folded.view(-1, C)
-        before_relu(gradient, self._features)
+        gradient = self._buffers("rectified gradients", *self._features.shape)
+        before_relu(self._folded.view(-1, C), self._features, out=gradient)
         self._first.begin()
         self._first.add(gradient, self._image_columns)
         self._first.update()
@@ -179,6 +179,6 @@ class FirstGradient:
         self._bias.add_(gradient.sum(0))
 
 
-def before_relu(gradient: Tensor, features: Tensor) -> None:
-    """Set the gradient to zero, in place, where a feature after ReLU is zero."""
-    torch.ops.aten.threshold_backward.grad_input(gradient, features, 0, grad_input=gradient)
+def before_relu(gradient: Tensor, features: Tensor, *, out: Tensor) -> None:
+    """Write the gradient, zero where a feature after ReLU is zero; in place torch would copy."""
+    torch.ops.aten.threshold_backward.grad_input(gradient, features, 0, grad_input=out)

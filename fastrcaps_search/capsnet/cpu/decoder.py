@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.columns import before_relu
 from fastrcaps_search.capsnet.cpu.weights import Weights
 from fastrcaps_search.capsnet.loss import (
     ABSENT_MARGIN,
@@ -78,10 +77,8 @@ class Losses:
         error = RECONSTRUCTION_WEIGHT * torch.sum(difference * difference)
         difference.mul_(2 * RECONSTRUCTION_WEIGHT / B)
         back = last.backward(torch.ops.aten.sigmoid_backward(difference, pixels), two)
-        before_relu(back, two)
-        back = second.backward(back, one)
-        before_relu(back, one)
-        back = first.backward(back, x)
+        back = second.backward(torch.ops.aten.threshold_backward(back, two, 0), one)
+        back = first.backward(torch.ops.aten.threshold_backward(back, one, 0), x)
         if self._reduced:
             gradient.zero_().scatter_(1, chosen, back.view(B, 1, E))
         else:

@@ -147,8 +147,9 @@ class Fourier:
         for part in self._parts:
             found = self._buffers.shared("feature gradients", *part.features.shape)
             self._from_frequencies(self._moved[:, part.images], found.view(POSITIONS, -1))
-            before_relu(found, part.features)
-            self._first.add(found, part.columns)
+            rectified = self._buffers.shared("rectified gradients", *part.features.shape)
+            before_relu(found, part.features, out=rectified)
+            self._first.add(rectified, part.columns)
         self._first.update()
 
     def _part(self, start: int, end: int) -> _Part:
