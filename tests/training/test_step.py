@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.definition.choices import Precision
@@ -56,8 +57,8 @@ def test_gradients_of_another_memory_order_reach_the_right_weights(
     EagerStep(network)(images, labels, rate=1e-2)
     plain = torch.autograd.grad
 
-    def turned(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        found = plain(*arguments)
+    def turned(loss: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+        found = plain(loss, parameters)
         return [g.contiguous(memory_format=given) if g.dim() == 4 else g for g in found]
 
     monkeypatch.setattr(torch.autograd, "grad", turned)
