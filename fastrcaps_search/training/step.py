@@ -150,7 +150,7 @@ class EagerStep:
 
 
 def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """The gradient in the parameter's memory order: fused Adam goes through memory, not indices."""
+    """The gradient in the parameter's memory order, which is all that fused Adam looks at."""
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter).copy_(gradient)
