@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import chosen_location
@@ -29,6 +31,7 @@ def run_study(
     data_dir: str | Path | None = None,
     device: str = "auto",
     workers: int | None = None,
+    workers_per_device: int | None = None,
     seed: int | None = None,
 ) -> RunOutcome:
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
@@ -40,7 +43,8 @@ def run_study(
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        workers: Worker processes; chosen when ``None``.
+        workers: Worker processes; chosen as by ``--workers auto`` when ``None``.
+        workers_per_device: Worker processes on each GPU, or on the CPU, instead of ``workers``.
         seed: Seed of a new study.
 
     Raises:
@@ -54,15 +58,17 @@ def run_study(
             trials=trials,
             location=chosen_location(storage),
             data_folder=None if data_dir is None else Path(data_dir).absolute(),
-            device=device,
-            workers=workers,
+            wanted=Wanted(device, workers, workers_per_device),
             seed=seed,
         )
     )
     try:
         if not run.is_done():
             stop = threading.Event()
-            run.train(run.look(stop), stop=stop, observe=lambda progress: None)
+            machine = run.look(stop)
+            if machine.warning:
+                warnings.warn(machine.warning, stacklevel=2)
+            run.train(machine, stop=stop, observe=lambda progress: None)
         return run.outcome()
     finally:
         run.close()

@@ -9,8 +9,8 @@ from importlib import metadata
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.errors import FastrcapsError
-from fastrcaps_search.search.driver import cores
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import cores
 
 PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", "moocore")
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastrcaps_search.cli import output
-from fastrcaps_search.search.driver import Machine, StudyRun
+from fastrcaps_search.search.driver import StudyRun
+from fastrcaps_search.search.machine import Machine
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 from fastrcaps_search.store.summary import front_rows
 

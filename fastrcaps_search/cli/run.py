@@ -15,6 +15,7 @@ from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import write_page
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.errors import InterruptedRunError, RunError
+from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import front_rows
@@ -32,8 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         trials=arguments.trials,
         location=commands.location(arguments),
         data_folder=commands.data_folder(arguments),
-        device=arguments.device,
-        workers=arguments.workers,
+        wanted=Wanted(arguments.device, arguments.workers, arguments.workers_per_device),
         seed=arguments.seed,
     )
     with _stopping() as stop:
@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(study: StudyRun, arguments: argparse.Namespace, stop: threading.Event) -> None:
     machine = study.look(stop)
+    if machine.warning:
+        print(f"warning: {machine.warning}", file=sys.stderr, flush=True)
     if not arguments.quiet:
         print(study.plan_line(machine), flush=True)
     if stop.is_set():

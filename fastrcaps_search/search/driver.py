@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
-from fastrcaps_search.search import estimate, files
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.processes import WorkerSpec, torch_environment
+from fastrcaps_search.search.crews import Wanted, crews_of_epochs
+from fastrcaps_search.search.machine import Machine, new_crew, staffed
+from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.supervise import Observer, Supervisor
+from fastrcaps_search.store.crews import KeptCrew, keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
+from fastrcaps_search.training.resources import cores
 
-MOST_CPU_WORKERS = 4
-PROBE_SECONDS = 300.0
-POLL_SECONDS = 0.2
 LONG_TRIAL_SECONDS = 3600.0
 MINI = "mnist-mini"
 
@@ -40,8 +35,7 @@ class RunRequest:
         trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
         location: The database.
         data_folder: Folder with image data, if one was named.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        workers: Number of workers; ``None`` to choose.
+        wanted: Device and workers.
         seed: Seed; ``None`` for the stored one, or 0.
     """
 
@@ -49,28 +43,8 @@ class RunRequest:
     trials: int | None
     location: Location
     data_folder: Path | None = None
-    device: str = "auto"
-    workers: int | None = None
+    wanted: Wanted = field(default_factory=Wanted)
     seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the workers will train on.
-
-    Attributes:
-        devices: ``cpu``, or the cards.
-        device_name: Name of the first.
-        costs: Measured seconds per step.
-        workers: Number of workers.
-        threads: Threads of each.
-    """
-
-    devices: tuple[str, ...]
-    device_name: str
-    costs: estimate.StepCosts
-    workers: int
-    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +109,15 @@ class StudyRun:
         outcome = self.outcome()
         return outcome.finished >= self.target and not untested_front(self.study, outcome.trials)
 
+    @property
+    def left(self) -> int:
+        """Trials that are left to train; when there are none, to test."""
+        outcome = self.outcome()
+        left = self.target - outcome.finished
+        return left if left > 0 else len(untested_front(self.study, outcome.trials))
+
     def look(self, stop: threading.Event) -> Machine:
-        """Measure the machine, in a process of its own.
+        """Look at the machine and choose the workers, or take those of the study's last runs.
 
         Args:
             stop: Set when the run is to stop.
@@ -146,19 +127,25 @@ class StudyRun:
             UsageError: The device that was asked for is not here.
             RunError: The measurement failed.
         """
-        cpu_workers = self.request.workers or _cpu_workers(self.target)
-        threads = max(cores() // cpu_workers, 1)
-        device = self.request.device
-        facts = _probe(self.study.definition, device, threads=threads, stop=stop)
-        devices = tuple(facts["devices"])
-        if not devices:
-            raise UsageError(
-                f"device {self.request.device} must be on this machine, but it is not; "
-                "`fastrcaps-search doctor` lists what is"
-            )
-        workers = cpu_workers if devices == ("cpu",) else self.request.workers or len(devices)
-        costs = estimate.StepCosts({int(k): v for k, v in facts["step_seconds"].items()})
-        return Machine(devices, facts["device_name"], costs, workers, threads)
+        definition, wanted, here = self.study.definition, self.request.wanted, cores()
+        before = self._crews_before(here)
+        asked = wanted.crew(1, cores=here)
+        known = [name for name, kept in before.items() if asked in (None, kept.crew)]
+        seen = probing.look(definition, wanted, cores=here, known=known, stop=stop)
+        name = seen.device_name
+        kept = before.get(name) or new_crew(definition, wanted, seen, cores=here)
+        kept = keep_crew(self._store, self.study, kept, device_name=name, cores=here)
+        return staffed(wanted, seen, kept, cores=here, left=self.left)
+
+    def _crews_before(self, here: int) -> dict[str, KeptCrew]:
+        """Crews that the study has had on machines like this one, by the name of the device."""
+        trials = self._store.trials(self.study, epochs=True)
+        costs = estimate.stored_costs(trials, device="cpu").seconds
+        trained = crews_of_epochs(trials, cores=here)
+        return {
+            **{name: KeptCrew(crew, costs) for name, crew in trained.items()},
+            **kept_crews(self._store, self.study, cores=here),
+        }
 
     def plan_line(self, machine: Machine) -> str:
         """What will be done, on what, and about how long it will take."""
@@ -168,14 +155,12 @@ class StudyRun:
         trials = self._store.trials(self.study, epochs=True)
         own = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
         each = estimate.trial_seconds(definition, machine.costs.updated(own))
-        plural = "s" if machine.workers > 1 else ""
         line = (
             f"{self.study.name}: {outcome.finished}/{self.target} trials done, {left} to go; "
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs} epochs x {definition.runs_per_trial} "
-            f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.workers} "
-            f"worker{plural} with {machine.threads} thread{'s' if machine.threads > 1 else ''} "
-            f"on {machine.device_name}; {estimate.in_words(each * left / machine.workers)}"
+            f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
+            f"{estimate.in_words(each * left / machine.workers)}"
         )
         if each >= LONG_TRIAL_SECONDS:
             line += (
@@ -224,60 +209,3 @@ def _budget(request: RunRequest) -> int:
         if stored is not None:
             return stored.budget
     raise UsageError("--trials must be given to begin a search, for example --trials 12")
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-
-
-def _cpu_workers(target: int) -> int:
-    """Workers on a CPU: two of one thread out-run one of two, but memory has an end."""
-    return max(min(cores(), MOST_CPU_WORKERS, target), 1)
-
-
-def _probe(
-    definition: StudyDefinition, device: str, *, threads: int, stop: threading.Event
-) -> dict[str, Any]:
-    command = [
-        *(sys.executable, "-P", "-m", "fastrcaps_search.training.probe"),
-        *("--device", device, "--threads", str(threads), "--batch-sizes"),
-        *(str(size) for size in estimate.probed_sizes(definition)),
-    ]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=torch_environment(os.environ, threads=threads),
-        text=True,
-    ) as process:
-        out, err = _await(process, json.dumps(definition.to_dict()), stop)
-    if process.returncode != 0:
-        last = (err.strip().splitlines() or ["no message"])[-1]
-        raise RunError(
-            f"torch must be able to train a step on {device}, got: {last}; "
-            "`fastrcaps-search doctor` shows what is installed"
-        )
-    return dict(json.loads(out))
-
-
-def _await(
-    process: subprocess.Popen[str], given: str | None, stop: threading.Event
-) -> tuple[str, str]:
-    """What the process printed; it is ended when the run is to stop or takes far too long."""
-    end = time.monotonic() + PROBE_SECONDS
-    while True:
-        try:
-            out, err = process.communicate(given, timeout=POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            given = None
-            if not stop.is_set() and time.monotonic() < end:
-                continue
-            process.kill()
-            out, err = process.communicate()
-        if stop.is_set():
-            raise InterruptedRunError("interrupted before anything was trained")
-        return out, err

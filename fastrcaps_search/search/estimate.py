@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
@@ -17,6 +17,9 @@ from fastrcaps_search.training.policy import training_plan
 
 SAMPLED = 500
 """Assignments of a large space that an estimate looks at."""
+MOST_PROBED = 64
+"""Largest batch size that is measured: from there on a step takes as long as it has images, and
+one of the whole network takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,24 @@ def _training_seconds(
     return math.fsum(math.ceil(plan.samples / size) * costs.at(size) for size in plan.batch_sizes)
 
 
-def probed_sizes(definition: StudyDefinition) -> list[int]:
-    """The smallest, a middle and the largest batch size of the study's trials."""
+def images_per_second(definition: StudyDefinition, costs: StepCosts, *, workers: int) -> float:
+    """Training images of all workers together, each batch size at its share of the study."""
+    images = definition.split_size * definition.epochs * definition.runs_per_trial
+    return workers * images / trial_seconds(definition, costs)
+
+
+def batch_sizes(definition: StudyDefinition) -> list[int]:
+    """Batch sizes of the study's trials, sorted."""
     found: set[int] = set()
     for parameters in _assignments(definition):
         found.update(training_plan(definition, parameters).batch_sizes)
-    sizes = sorted(found)
-    return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
+    return sorted(found)
+
+
+def probed_sizes(sizes: Sequence[int]) -> list[int]:
+    """Of sorted batch sizes the smallest, a middle and the largest, within ``MOST_PROBED``."""
+    probed = sorted({min(size, MOST_PROBED) for size in sizes})
+    return sorted({probed[0], probed[len(probed) // 2], probed[-1]})
 
 
 def _assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:

@@ -145,3 +145,6 @@ def _redefine(
         connection.execute(
             table.update().where(table.c.study_id == stored.study_id).values(**values)
         )
+        # Measured on another network, maybe.
+        crews = schema.crews
+        connection.execute(crews.delete().where(crews.c.study_id == stored.study_id))

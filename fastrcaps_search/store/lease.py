@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import LeaseLostError
@@ -18,7 +18,7 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
-from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.store import Store, read_leases
 
 IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
 
@@ -67,6 +67,7 @@ class ClaimedTrial:
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store
         self.claim = claim
+        self._sharing_before = 1
 
     def begin_run(self, run: int, *, seed: int, setting: RunSetting, fresh: bool) -> None:
         """Store a run unless it is there; mark it where it goes on under another setting.
@@ -84,6 +85,7 @@ class ClaimedTrial:
                 connection.execute(table.delete().where(key))
             row = connection.execute(select(table).where(key)).one_or_none()
             facts = asdict(setting)
+            self._sharing_before = self._sharing(connection)
             if row is None:
                 connection.execute(
                     table.insert().values(
@@ -102,9 +104,15 @@ class ClaimedTrial:
             )
 
     def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
-        """Store an epoch, replacing one of the same number."""
+        """Store an epoch, replacing one of the same number.
+
+        It shared its device with as many workers as there were at its start or at its end,
+        whichever were more: others come and go while it is trained, and one that has just ended a
+        trial is about to claim the next.
+        """
         table = schema.epochs
         with self._fenced() as connection:
+            now = self._sharing(connection)
             key = self._key(table) & (table.c.run == run) & (table.c.epoch == metrics.epoch)
             connection.execute(table.delete().where(key))
             connection.execute(
@@ -113,11 +121,12 @@ class ClaimedTrial:
                     run=run,
                     token=self.claim.token,
                     worker=self.claim.worker,
-                    sharing=self._sharing(connection),
+                    sharing=max(self._sharing_before, now),
                     **asdict(metrics),
                     **asdict(setting),
                 )
             )
+        self._sharing_before = now
 
     def finish_run(self, run: int, result: RunResult) -> None:
         """Store the values of a run."""
@@ -192,21 +201,18 @@ class ClaimedTrial:
         )
 
     def _sharing(self, connection: Connection) -> int:
-        """Workers of this study on this machine's same device, this one included."""
-        table = schema.leases
-        mine = select(table.c.host).where(self._key(table)).scalar_subquery()
-        return int(
-            connection.scalar(
-                select(func.count())
-                .select_from(table)
-                .where(
-                    table.c.study_id == self.claim.study_id,
-                    table.c.device == self.claim.device,
-                    table.c.host == mine,
-                )
-            )
-            or 1
-        )
+        """Workers that train on this machine's same device now, this one included.
+
+        Of every study in this database. A worker that waits holds no trial and does not count,
+        nor does one that died and whose trial nobody has taken over yet.
+        """
+        host = ProcessIdentity.current().host
+        beside = [
+            lease
+            for lease in read_leases(connection)
+            if (lease.host, lease.device) == (host, self.claim.device)
+        ]
+        return max(len(live_leases(beside)), 1)
 
     @contextmanager
     def _fenced(self) -> Iterator[Connection]:

@@ -104,7 +104,8 @@ class EpochRecord:
         worker: Name of the worker that stored it.
         metrics: The figures.
         setting: Device, versions, threads.
-        sharing: Workers of this study that used the same device then.
+        sharing: Workers that used the same device, at its start or at its end, whichever were
+            more; those of other studies in the same database included.
     """
 
     run: int

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlalchemy
-from sqlalchemy import Column, Engine, Float, Integer, MetaData, String, Table, Text
+from sqlalchemy import Column, Connection, Engine, Float, Integer, MetaData, String, Table, Text
 from sqlalchemy import UniqueConstraint as Unique
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 
-VERSION = 1
-"""Version of the tables below; a change of them needs a named migration."""
+VERSION = 2
+"""Version of the tables below; a change of them needs a migration in :func:`create`.
+
+1: the first. 2: adds ``fastrcaps_crews``.
+"""
 
 metadata = MetaData()
 
@@ -122,19 +125,47 @@ epochs = Table(
 )
 
 
+crews = Table(
+    "fastrcaps_crews",
+    metadata,
+    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("device_name", String(256), primary_key=True),
+    Column("cores", Integer, primary_key=True, autoincrement=False),
+    Column("workers", Integer, nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("measured", Text, nullable=False),
+    Column("chosen_at", Float, nullable=False),
+)
+
+
 def create(engine: Engine) -> None:
-    """Create what is missing; the admission lock must be held."""
+    """Create what is missing and bring older tables up to date, in one transaction.
+
+    The admission lock must be held. Tables of a newer version stay as they are.
+    """
     with engine.begin() as connection:
+        found = _version(connection)
+        if found is not None and found >= VERSION:
+            return
+        # Every version so far has only added tables.
         metadata.create_all(connection)
-        if connection.scalar(sqlalchemy.select(versions.c.version)) is None:
-            connection.execute(versions.insert().values(version=VERSION))
+        connection.execute(versions.delete())
+        connection.execute(versions.insert().values(version=VERSION))
+
+
+def _version(connection: Connection) -> int | None:
+    """Version of the tables; ``None`` where there are none, or were not all made."""
+    if not sqlalchemy.inspect(connection).has_table(versions.name):
+        return None
+    found: int | None = connection.scalar(sqlalchemy.select(versions.c.version))
+    return found
 
 
 def check(engine: Engine, *, shown: str) -> None:
-    """Refuse a database whose tables are not of this version.
+    """Refuse a database whose tables this release does not know; older ones can be read.
 
     Raises:
-        StoreError: It has no tables of ours, or tables of another version.
+        StoreError: It has no tables of ours, or tables of a newer version.
     """
     if not sqlalchemy.inspect(engine).has_table(versions.name):
         raise WrongStoreError(
@@ -142,9 +173,9 @@ def check(engine: Engine, *, shown: str) -> None:
             "name another with --storage"
         )
     with engine.connect() as connection:
-        found = connection.scalar(sqlalchemy.select(versions.c.version))
-    if found != VERSION:
+        found = _version(connection)
+    if found is None or found > VERSION:
         raise StoreError(
-            f"{shown} must have tables of version {VERSION}, got version {found}; "
+            f"{shown} must have tables of version {VERSION} or older, got version {found}; "
             "use the release of fastrcaps-search that wrote it"
         )

@@ -134,14 +134,13 @@ class Store:
             return read_trials(connection, study.study_id, epochs=epochs, number=number)
 
 
-def read_leases(connection: Connection, study_id: int) -> list[LeaseRecord]:
-    """Current leases, by trial number."""
+def read_leases(connection: Connection, study_id: int | None = None) -> list[LeaseRecord]:
+    """Current leases by trial number, of one study or of all."""
     table = schema.leases
-    rows = connection.execute(
-        select(*(table.c[name] for name in LEASE_FIELDS))
-        .where(table.c.study_id == study_id)
-        .order_by(table.c.number)
-    )
+    query = select(*(table.c[name] for name in LEASE_FIELDS)).order_by(table.c.number)
+    if study_id is not None:
+        query = query.where(table.c.study_id == study_id)
+    rows = connection.execute(query)
     return [LeaseRecord(*row) for row in rows]
 
 

@@ -1,7 +1,7 @@
 """What this machine trains on, and how fast: measured in a process of its own.
 
-Started as ``python -m fastrcaps_search.training.probe`` with the study's definition as JSON on its
-standard input; prints one JSON object. The supervisor itself never imports torch.
+Started as ``python -m fastrcaps_search.training.probe``; reads one JSON object from its standard
+input and prints one. The supervisor itself never imports torch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -18,8 +21,8 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.training.contest import Measured, StepOf, contest
 from fastrcaps_search.training.device import Clock, device_name, devices, prepare
-from fastrcaps_search.training.step import TrainingStep
 from fastrcaps_search.training.trainer import make_step
 
 BUDGET_SECONDS = 0.6
@@ -31,21 +34,39 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.training.probe")
     parser.add_argument("--device", required=True)
     parser.add_argument("--threads", required=True, type=int)
-    parser.add_argument("--batch-sizes", required=True, type=int, nargs="+")
     arguments = parser.parse_args()
-    found = found_devices(arguments.device)
-    if not found:
-        json.dump({"devices": []}, sys.stdout)
-        return 0
-    definition = StudyDefinition.from_dict(json.load(sys.stdin))
-    device = prepare(found[0], threads=arguments.threads)
-    facts: dict[str, Any] = {
-        "devices": found,
-        "device_name": device_name(device),
-        "step_seconds": step_seconds(definition, device, arguments.batch_sizes),
-    }
-    json.dump(facts, sys.stdout)
+    json.dump(
+        look(arguments.device, threads=arguments.threads, asked=json.load(sys.stdin)), sys.stdout
+    )
     return 0
+
+
+def look(wanted: str, *, threads: int, asked: dict[str, Any]) -> dict[str, Any]:
+    """Devices, the name of the first, and what was measured on it.
+
+    Args:
+        wanted: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        threads: Threads of this process, where it measures alone.
+        asked: ``definition``, ``batch_sizes``, ``largest_batch``; ``known``, the names of
+            devices on which nothing is to be measured; ``crews``, pairs of workers and threads to
+            be compared on a CPU, where there are any.
+    """
+    found = found_devices(wanted)
+    if not found:
+        return {"devices": []}
+    name = device_name(torch.device(found[0]))
+    measured: list[Measured] = []
+    if name not in asked["known"]:
+        make = partial(_step_of, StudyDefinition.from_dict(asked["definition"]), found[0])
+        sizes = asked["batch_sizes"]
+        if found[0] == "cpu" and asked["crews"]:
+            measured = contest(asked["crews"], sizes, largest=asked["largest_batch"], make=make)
+        else:
+            device = prepare(found[0], threads=threads)
+            step_of = make()
+            seconds = {size: _alone(step_of(size), device) for size in sizes}
+            measured = [Measured(1, threads, seconds)]
+    return {"devices": found, "device_name": name, "measured": [asdict(one) for one in measured]}
 
 
 def found_devices(wanted: str) -> list[str]:
@@ -58,30 +79,36 @@ def found_devices(wanted: str) -> list[str]:
     return [wanted] if wanted in cards else []
 
 
-def step_seconds(
-    definition: StudyDefinition, device: torch.device, sizes: list[int]
-) -> dict[str, float]:
-    """Median seconds of a step of the study's largest network, by batch size."""
+def _step_of(definition: StudyDefinition, device: str) -> StepOf:
+    """Gives warmed-up steps of the study's largest network on random images."""
     has_capsules = definition.network.has_capsules
     network = build_network(
         definition.network,
         decoder=Decoder.FULL if has_capsules else None,
         weight_sharing=False if has_capsules else None,
+        routing_gradient=definition.routing_gradient,
     ).to(device)
     step = make_step(network, precision=definition.precision)
-    return {str(size): _one_size(step, size, device) for size in sizes}
+
+    def of(size: int) -> Callable[[], object]:
+        images = torch.rand(size, 1, 28, 28, device=device)
+        labels = torch.randint(10, (size,), device=device)
+        step.warm_up(size)
+        return lambda: step(images, labels, rate=0.0)
+
+    # The first update of all makes the optimiser's memory, whatever the batch.
+    of(1)()
+    return of
 
 
-def _one_size(step: TrainingStep, size: int, device: torch.device) -> float:
-    images = torch.rand(size, 1, 28, 28, device=device)
-    labels = torch.randint(10, (size,), device=device)
-    step(images, labels, rate=0.0)
+def _alone(step: Callable[[], object], device: torch.device) -> float:
+    """Median seconds of a step with the device to itself."""
     clock = Clock(device)
     spent: list[float] = []
     end = time.monotonic() + BUDGET_SECONDS
     while not spent or time.monotonic() < end:
         clock.start()
-        step(images, labels, rate=0.0)
+        step()
         spent.append(clock.stop())
     return median(spent)
 

@@ -1,6 +1,6 @@
 """Accuracy after two epochs of the full network on the whole of MNIST, fixed rate, batch 128.
 
-    FASTRCAPS_DATA=data python -m tests.benchmarks.two_epochs [--shifts] [--threads 2]
+    FASTRCAPS_DATA=data python -m tests.benchmarks.two_epochs [--shifts] [--precision bf16]
 
 prints machine, versions, seconds and test accuracy, and exits with 1 where that is below 98.8 %
 (98.5 % with shifts).
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from fastrcaps_search.definition.choices import Precision
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
@@ -28,7 +29,9 @@ WANTED = {False: 0.988, True: 0.985}
 """Test accuracy to be reached, without and with shifts."""
 
 
-def definition(*, shifts: bool, images: int | None = None) -> StudyDefinition:
+def definition(
+    *, shifts: bool, precision: Precision = Precision.FP32, images: int | None = None
+) -> StudyDefinition:
     """The study of the benchmark, on the first images where a number is given."""
     return StudyDefinition.from_dict(
         {
@@ -39,6 +42,7 @@ def definition(*, shifts: bool, images: int | None = None) -> StudyDefinition:
             "batch_size": 128,
             "boundaries": [1],
             "shifts": shifts,
+            "precision": precision,
             "train_images": images,
             "configuration": [
                 {
@@ -69,9 +73,12 @@ def main() -> int:
     parser.add_argument("--shifts", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", type=Precision, default=Precision.FP32)
     parser.add_argument("--images", type=int, help="only the first images, for a quick look")
     arguments = parser.parse_args()
-    study = definition(shifts=arguments.shifts, images=arguments.images)
+    study = definition(
+        shifts=arguments.shifts, precision=arguments.precision, images=arguments.images
+    )
     parameters: TrialParameters = study.configurations[0]
     splits = stage(
         study,
@@ -81,7 +88,8 @@ def main() -> int:
     )
     print(
         f"{device_name(torch.device(arguments.device))}, {arguments.threads} threads, "
-        f"torch {torch.__version__}, shifts {'on' if arguments.shifts else 'off'}, "
+        f"torch {torch.__version__}, {arguments.precision}, "
+        f"shifts {'on' if arguments.shifts else 'off'}, "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}",
         flush=True,
     )

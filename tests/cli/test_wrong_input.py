@@ -52,7 +52,18 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--workers", "-1"),
-            "argument --workers: must be a whole number from 1 to 1024, got '-1'",
+            "argument --workers: must be auto or a whole number from 1 to 1024, got '-1'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "2", "--workers-per-device", "0"),
+            "argument --workers-per-device: must be a whole number from 1 to 1024, got '0'",
+        ),
+        (
+            (
+                *("run", "--study", "mnist-mini", "--trials", "2"),
+                *("--workers", "2", "--workers-per-device", "3"),
+            ),
+            "workers must be given for the whole run or per device, got both (2 and 3); leave one",
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--device", "tpu"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -18,6 +19,8 @@ import optuna_dashboard
 import pytest
 
 import fastrcaps_search
+from fastrcaps_search.training.device import device_name_of
+from fastrcaps_search.training.resources import cores
 
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command
@@ -210,6 +213,85 @@ def test_report_writes_the_page_where_it_is_told(ran: tuple[Command, str]) -> No
     page = (command.folder / "pages/mine.html").read_text()
     assert "quick" in page
     assert str(command.folder) not in page
+
+
+def plan(printed: str) -> str:
+    """Workers and their device in the first line that a run prints."""
+    return printed.splitlines()[0].split("; ")[2]
+
+
+def threads_of(command: Command, number: int) -> set[int]:
+    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+    rows = connection.execute("select threads from fastrcaps_epochs where number = ?", (number,))
+    found = {threads for (threads,) in rows}
+    connection.close()
+    return found
+
+
+# A search of the smallest trainings: a second for all of them.
+SMALL = """
+name = "small"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 2
+boundaries = [1]
+train_images = 64
+[space]
+batch_policy = ["constant"]
+"""
+
+
+@pytest.fixture
+def small(command: Command) -> str:
+    (command.folder / "small.toml").write_text(SMALL)
+    return "small.toml"
+
+
+def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_as_it_did(
+    command: Command, small: str
+) -> None:
+    first = command("run", "--study", small, "--trials", "2", "--workers", "auto")
+    name = device_name_of("cpu")
+    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+    rows = connection.execute("select device_name, cores, workers, threads from fastrcaps_crews")
+    ((device, count, workers, threads),) = rows.fetchall()
+    connection.close()
+    assert (device, count) == (name, cores())
+    assert 1 <= workers * threads <= count
+    if count > 1:
+        assert re.fullmatch(
+            rf"{min(workers, 2)} workers? with {threads} threads? \(chosen: (about as fast as|"
+            rf"\d+\.\dx the images/s of) \d workers? with \d+\) on {re.escape(name)}",
+            plan(first.stdout),
+        )
+    assert threads_of(command, 0) == threads_of(command, 1) == {threads}
+
+    again = command("run", "--study", small, "--trials", "3")
+    plural = "s" if threads > 1 else ""
+    assert plan(again.stdout) == f"1 worker with {threads} thread{plural} (as before) on {name}"
+    assert threads_of(command, 2) == {threads}
+    assert again.stderr == ""
+
+    other = command("run", "--study", small, "--trials", "4", "--workers", str(workers + 1))
+    assert other.stderr.startswith(f"warning: {workers + 1} workers with ")
+    assert other.stderr.endswith("as the study began there: its seconds will not compare\n")
+    assert len(other.stderr.splitlines()) == 1
+
+
+def test_a_database_of_the_release_before_goes_on_as_it_was_trained(
+    command: Command, small: str
+) -> None:
+    command("run", "--study", small, "--trials", "1", "--workers", "1")
+    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+    connection.executescript("drop table fastrcaps_crews; update fastrcaps_schema set version = 1")
+    connection.close()
+    assert command.json("status", "--study", "small")["complete"] == 1
+    done = command("run", "--study", small, "--trials", "2")
+    plural = "s" if cores() > 1 else ""
+    assert plan(done.stdout) == (
+        f"1 worker with {cores()} thread{plural} (as before) on {device_name_of('cpu')}"
+    )
+    assert threads_of(command, 1) == {cores()}
 
 
 def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[], Command]) -> None:

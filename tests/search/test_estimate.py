@@ -9,6 +9,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search.estimate import (
     StepCosts,
+    batch_sizes,
+    images_per_second,
     in_words,
     probed_sizes,
     stored_costs,
@@ -79,9 +81,26 @@ def test_a_continuous_space_and_a_list_are_estimated_too() -> None:
 def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
     # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
     definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})
-    assert probed_sizes(definition) == [1, 10, 32]
-    assert probed_sizes(study(space={**TWO, "batch_policy": ["constant"]})) == [10]
-    assert probed_sizes(study(space=TWO)) == [1, 2, 10]
+    assert batch_sizes(definition) == [1, 4, 8, 10, 16, 32]
+    assert probed_sizes(batch_sizes(definition)) == [1, 10, 32]
+    assert probed_sizes(batch_sizes(study(space={**TWO, "batch_policy": ["constant"]}))) == [10]
+    assert probed_sizes(batch_sizes(study(space=TWO))) == [1, 2, 10]
+
+
+def test_very_large_batches_are_not_probed() -> None:
+    assert probed_sizes([1, 16, 256, 512]) == [1, 16, 64]
+    assert probed_sizes([256, 512]) == [64]
+
+
+def test_images_per_second_weigh_each_batch_size_by_its_share_of_the_study() -> None:
+    # As above: 200 images take 1 s in batches of 10, or 1 s for the first 100 in batches of 1 and
+    # 50 steps of batch 2 for the others.
+    seconds = (2 * 10 * 0.05 + 100 * 0.01 + 50 * (0.01 + 0.04 / 9)) / 2
+    definition = study(space=TWO)
+    assert images_per_second(definition, COSTS, workers=1) == pytest.approx(200 / seconds)
+    assert images_per_second(definition, COSTS, workers=3) == pytest.approx(3 * 200 / seconds)
+    repeated = study(space=TWO, runs_per_trial=5)
+    assert images_per_second(repeated, COSTS, workers=1) == pytest.approx(200 / seconds)
 
 
 def epoch(size: int, *, steps: int, seconds: float, device: str = "cpu") -> EpochRecord:

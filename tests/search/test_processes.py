@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -54,6 +56,55 @@ def test_a_worker_on_the_cpu_gets_its_threads_store_and_data(tmp_path: Path) -> 
 
 def test_the_users_own_allocator_settings_stand(tmp_path: Path) -> None:
     assert worker_environment(spec(tmp_path), {"MALLOC_MMAP_MAX_": "7"})["MALLOC_MMAP_MAX_"] == "7"
+
+
+def test_waiting_threads_give_their_core_away(tmp_path: Path) -> None:
+    assert worker_environment(spec(tmp_path), {})["OMP_WAIT_POLICY"] == "passive"
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_the_users_own_way_to_wait_stands(tmp_path: Path, name: str) -> None:
+    found = worker_environment(spec(tmp_path), {name: "7"})
+    assert {key: found.get(key) for key in processes.WAITING_VARIABLES} == {
+        **dict.fromkeys(processes.WAITING_VARIABLES),
+        name: "7",
+    }
+
+
+def test_the_openmp_that_torch_comes_with_takes_its_settings(tmp_path: Path) -> None:
+    environment = worker_environment(spec(tmp_path, threads=3), os.environ)
+    shown = subprocess.run(
+        [sys.executable, "-c", "import torch"],
+        env={**environment, "OMP_DISPLAY_ENV": "TRUE"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    settings = {line.strip().removeprefix("[host] ") for line in shown.stderr.splitlines()}
+    if "OMP_WAIT_POLICY" not in os.environ:
+        assert "OMP_WAIT_POLICY = 'PASSIVE'" in settings
+    assert "OMP_NUM_THREADS = '3'" in settings
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "known"),
+    [
+        (None, "cuda:1", "cuda:1"),
+        ("", "cuda:1", "cuda:1"),
+        ("2,3", "cuda:1", "cuda:3"),
+        ("GPU-8f1e, GPU-77aa", "cuda:1", "cuda:GPU-77aa"),
+        ("2,3", "cpu", "cpu"),
+    ],
+)
+def test_a_card_has_one_name_for_all_runs_of_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, device: str, known: str
+) -> None:
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    command = processes._command(spec(tmp_path, device=device))
+    assert command[command.index("--device") + 1] == known
 
 
 @pytest.fixture

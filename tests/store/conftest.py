@@ -60,8 +60,10 @@ def make_door(store: Store, study: StudyRecord) -> Iterator[DoorMaker]:
     """Makes doors to the study, closed at the end."""
     with ExitStack() as stack:
 
-        def make(worker: str = "w0") -> Door:
-            door = Door(store, study, worker=worker, device="cpu", propose=propose)
+        def make(
+            worker: str = "w0", *, device: str = "cpu", of: StudyRecord | None = None
+        ) -> Door:
+            door = Door(store, of or study, worker=worker, device=device, propose=propose)
             stack.callback(door.close)
             return door
 

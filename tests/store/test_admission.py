@@ -156,7 +156,9 @@ class TestEntering:
         connection.execute("update fastrcaps_schema set version = 99")
         connection.commit()
         connection.close()
-        with pytest.raises(StoreError, match="must have tables of version 1, got version 99"):
+        with pytest.raises(
+            StoreError, match="must have tables of version 2 or older, got version 99"
+        ):
             enter_study(location, definition, seed=None, budget=4)
 
     def test_another_programs_study_of_that_name_is_refused(
@@ -339,16 +341,113 @@ class TestEpochs:
         assert record.runs[0].bit_equal
         assert record.device == "a card"
 
-    def test_sharing_counts_the_studys_workers_on_the_device(
-        self, make_door: Callable[..., Door], store: Store, study: StudyRecord
+
+class TestSharing:
+    """How many workers shared the device of an epoch, on pretended devices."""
+
+    @pytest.fixture
+    def epoch(self, store: Store, study: StudyRecord) -> Callable[[ClaimedTrial], int]:
+        """Stores one more epoch of a trial; workers that it says have shared the device."""
+        counted = 0
+
+        def store_one(trial: ClaimedTrial) -> int:
+            nonlocal counted
+            counted += 1
+            trial.store_epoch(0, replace(METRICS, epoch=counted), setting=SETTING)
+            (record,) = store.trials(study, epochs=True, number=trial.claim.number)
+            return record.epochs[-1].sharing
+
+        return store_one
+
+    def begun(self, store: Store, door: Door) -> ClaimedTrial:
+        trial = ClaimedTrial(store, claimed(door))
+        trial.begin_run(0, seed=0, setting=SETTING, fresh=False)
+        return trial
+
+    def test_it_is_counted_at_the_start_and_at_the_end_of_an_epoch(
+        self, make_door: Callable[..., Door], store: Store, epoch: Callable[[ClaimedTrial], int]
     ) -> None:
-        first, second = ClaimedTrial(store, claimed(make_door())), claimed(make_door())
-        first.begin_run(0, seed=0, setting=SETTING, fresh=False)
-        first.store_epoch(0, METRICS, setting=SETTING)
-        ClaimedTrial(store, second).release()
-        first.store_epoch(0, replace(METRICS, epoch=2), setting=SETTING)
-        epochs = store.trials(study, epochs=True)[0].epochs
-        assert [epoch.sharing for epoch in epochs] == [2, 1]
+        first = self.begun(store, make_door())
+        assert epoch(first) == 1
+        second = self.begun(store, make_door("w1"))
+        assert epoch(first) == 2  # it came in the middle
+        assert epoch(first) == 2
+        second.complete(VALUES)
+        assert epoch(first) == 2  # it was there at the start
+        assert epoch(first) == 1
+
+    def test_a_worker_between_two_trials_counts(
+        self, make_door: Callable[..., Door], store: Store, epoch: Callable[[ClaimedTrial], int]
+    ) -> None:
+        other = make_door("w1")
+        second = self.begun(store, other)
+        first = self.begun(store, make_door())
+        second.complete(VALUES)
+        assert epoch(first) == 2
+        third = self.begun(store, other)
+        assert epoch(first) == 2
+        third.fail(Failure("E", "no", "", ""))
+        assert epoch(first) == 2
+        assert epoch(first) == 1
+
+    def test_a_worker_that_waits_does_not_count(
+        self,
+        location: Location,
+        make_door: Callable[..., Door],
+        store: Store,
+        epoch: Callable[[ClaimedTrial], int],
+    ) -> None:
+        trials = [self.begun(store, make_door()) for _ in range(4)]
+        for trial in trials[1:]:
+            trial.complete(VALUES)
+        assert make_door("w1").next().duty is Duty.WAIT
+        assert epoch(trials[0]) == 1
+
+    def test_other_studies_of_the_database_count_and_other_devices_do_not(
+        self,
+        location: Location,
+        definition: StudyDefinition,
+        make_door: Callable[..., Door],
+        store: Store,
+        epoch: Callable[[ClaimedTrial], int],
+    ) -> None:
+        other = enter_study(location, replace(definition, name="other"), seed=None, budget=9)
+        first = self.begun(store, make_door(device="cuda:1"))
+        for device in ("cuda:0", "cpu", "cuda:1", "cuda:1"):
+            self.begun(store, make_door("w1", device=device, of=other))
+        assert epoch(first) == 3
+
+    def test_another_host_does_not_count(
+        self,
+        location: Location,
+        make_door: Callable[..., Door],
+        store: Store,
+        epoch: Callable[[ClaimedTrial], int],
+    ) -> None:
+        self.begun(store, make_door("w1"))
+        connection = sqlite3.connect(location.path)
+        connection.execute("update fastrcaps_leases set host = 'elsewhere'")
+        connection.commit()
+        connection.close()
+        assert epoch(self.begun(store, make_door())) == 1
+
+    def test_a_killed_worker_no_longer_counts(
+        self,
+        make_door: Callable[..., Door],
+        store: Store,
+        location: Location,
+        epoch: Callable[[ClaimedTrial], int],
+    ) -> None:
+        worker = child(CLAIM_AND_WAIT, str(location.path))
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "0\n"
+        first = self.begun(store, make_door())
+        assert epoch(first) == 2
+        worker.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+        assert epoch(first) == 2  # it trained at the start
+        assert epoch(first) == 1  # although its lease is still there
+        worker.communicate()
 
 
 class TestTesting:

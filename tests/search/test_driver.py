@@ -1,0 +1,251 @@
+"""From the request to the workers that are started, on pretended devices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import fastrcaps_search
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.search import driver, probing
+from fastrcaps_search.search.crews import Wanted
+from fastrcaps_search.search.driver import RunRequest, StudyRun
+from fastrcaps_search.search.estimate import StepCosts
+from fastrcaps_search.search.probing import Seen
+from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.store import schema
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.crews import Crew
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import Values
+from fastrcaps_search.store.store import Store
+
+STUDY = StudyDefinition.from_dict(
+    {
+        "name": "s",
+        "network": "lenet5",
+        "train_images": 64,
+        "epochs": 2,
+        "boundaries": [1],
+        "space": {"batch_policy": ["constant"]},
+    }
+)
+ONE, TWO = Crew(1, 2), Crew(2, 1)
+METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
+
+
+class Pretended:
+    """Stands in for the probe and for the workers of a machine with two cores.
+
+    Attributes:
+        devices: What is here.
+        name: Name of the first device.
+        measured: Seconds of a step of batch 16 by crew, where the probe is to measure.
+        known: Devices that the last probe was not to measure.
+        started: The workers of the last run.
+    """
+
+    def __init__(self) -> None:
+        self.devices: tuple[str, ...] = ("cpu",)
+        self.name = "a CPU"
+        self.measured = {ONE: 0.1, TWO: 0.12}
+        self.known: set[str] = set()
+        self.started: list[WorkerSpec] = []
+
+    def look(
+        self,
+        definition: StudyDefinition,
+        wanted: Wanted,
+        *,
+        cores: int,
+        known: Collection[str],
+        stop: threading.Event,
+    ) -> Seen:
+        assert cores == 2
+        self.known = set(known)
+        costs = {crew: StepCosts({16: seconds}) for crew, seconds in self.measured.items()}
+        if not wanted.chooses or self.devices != ("cpu",):
+            costs = {ONE: costs[ONE]}
+        return Seen(self.devices, self.name, {} if self.name in known else costs)
+
+    def supervisor(self, specs: list[WorkerSpec], **_: object) -> Pretended:
+        self.started = specs
+        return self
+
+    def run(self) -> None:
+        """The workers are not started."""
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    made = Pretended()
+    monkeypatch.setattr(probing, "look", made.look)
+    monkeypatch.setattr(driver, "Supervisor", made.supervisor)
+    monkeypatch.setattr(driver, "cores", lambda: 2)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., StudyRun]]:
+    """Starts runs of the study in one database."""
+    with ExitStack() as stack:
+
+        def begin(
+            trials: int = 4, *, workers: int | None = None, workers_per_device: int | None = None
+        ) -> StudyRun:
+            location = locate(str(tmp_path / "a.db"))
+            wanted = Wanted("auto", workers, workers_per_device)
+            made = StudyRun(RunRequest(STUDY, trials, location, wanted=wanted))
+            stack.callback(made.close)
+            return made
+
+        yield begin
+
+
+def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU") -> None:
+    """Store trials of one epoch each, as a worker would."""
+    store = Store.writing(locate(str(tmp_path / "a.db")))
+    door = Door(store, store.study("s"), worker="w", device="cpu", propose=propose)
+    setting = RunSetting("cpu", name, "2.6", "fp32", threads, "eager-1")
+    for _ in range(count):
+        claim = door.next().claim
+        assert claim is not None
+        trial = ClaimedTrial(store, claim)
+        trial.begin_run(0, seed=0, setting=setting, fresh=True)
+        trial.store_epoch(0, METRICS, setting=setting)
+        trial.complete(Values(0.9, 2.0, 61_706))
+    door.close()
+    store.close()
+
+
+def begun(run: StudyRun) -> tuple[str, str | None]:
+    """Workers in the words of the plan, and the warning; the run is then made."""
+    stop = threading.Event()
+    machine = run.look(stop)
+    assert f"1 run; {machine.words}; about " in run.plan_line(machine)
+    run.train(machine, stop=stop, observe=lambda progress: None)
+    return machine.words, machine.warning
+
+
+def test_a_study_keeps_the_crew_that_was_chosen_for_it(
+    tmp_path: Path, run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    assert begun(run()) == (
+        "2 workers with 1 thread (chosen: 1.7x the images/s of 1 worker with 2) on a CPU",
+        None,
+    )
+    assert [(spec.name, spec.device, spec.threads) for spec in machine.started] == [
+        ("worker-0", "cpu", 1),
+        ("worker-1", "cpu", 1),
+    ]
+    machine.measured = {ONE: 0.01, TWO: 0.12}  # as another hour might find
+    assert begun(run()) == ("2 workers with 1 thread (as before) on a CPU", None)
+    assert machine.known == {"a CPU"}
+    finish(tmp_path, 3)
+    assert begun(run()) == ("1 worker with 1 thread (as before) on a CPU", None)
+    assert [spec.threads for spec in machine.started] == [1]
+
+
+def test_another_device_is_measured_on_its_own(
+    run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    begun(run())
+    machine.name, machine.measured = "another CPU", {ONE: 0.01, TWO: 0.12}
+    assert begun(run())[0] == (
+        "1 worker with 2 threads (chosen: 6.0x the images/s of 2 workers with 1) on another CPU"
+    )
+    machine.name = "a CPU"
+    assert begun(run())[0] == "2 workers with 1 thread (as before) on a CPU"
+
+
+def test_what_is_asked_for_is_started_with_a_warning_where_it_differs(
+    run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    begun(run())
+    words, warning = begun(run(workers=1))
+    assert words == "1 worker with 2 threads on a CPU"
+    assert warning is not None
+    assert warning.startswith("1 worker with 2 threads on a CPU instead of 2 workers with 1 th")
+    assert [spec.threads for spec in machine.started] == [2]
+    assert machine.known == set()  # the estimate is of what was asked for
+    assert begun(run(workers=2)) == ("2 workers with 1 thread on a CPU", None)
+    assert begun(run(workers_per_device=2)) == ("2 workers with 1 thread on a CPU", None)
+    assert machine.known == {"a CPU"}
+    assert begun(run()) == ("2 workers with 1 thread (as before) on a CPU", None)
+
+
+def test_from_python_the_warning_is_a_warning(
+    tmp_path: Path, run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    begun(run())
+    storage = str(tmp_path / "a.db")
+    with pytest.warns(UserWarning, match="^1 worker with 2 threads on a CPU instead of 2 workers"):
+        fastrcaps_search.run_study(STUDY, trials=4, storage=storage, workers_per_device=1)
+    assert [spec.threads for spec in machine.started] == [2]
+    fastrcaps_search.run_study(STUDY, trials=4, storage=storage)
+    assert [spec.threads for spec in machine.started] == [1, 1]
+
+
+def test_what_a_study_was_begun_with_stays_its_own(
+    run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    assert begun(run(workers=1)) == ("1 worker with 2 threads on a CPU", None)
+    assert begun(run()) == ("1 worker with 2 threads (as before) on a CPU", None)
+
+
+@pytest.mark.parametrize(
+    ("threads", "words"),
+    [
+        (1, "2 workers with 1 thread (as before) on a CPU"),
+        (2, "1 worker with 2 threads (as before) on a CPU"),
+        # More threads than there are cores now: measured anew.
+        (8, "2 workers with 1 thread (chosen: 1.7x the images/s of 1 worker with 2) on a CPU"),
+    ],
+)
+def test_a_study_of_a_release_that_kept_no_crew_goes_on_as_it_was_trained(
+    tmp_path: Path,
+    run: Callable[..., StudyRun],
+    machine: Pretended,
+    threads: int,
+    words: str,
+) -> None:
+    first = run()
+    finish(tmp_path, 2, threads=threads)
+    assert begun(first) == (words, None)
+    assert begun(run())[0].endswith("(as before) on a CPU")
+
+
+def test_every_card_has_its_workers(run: Callable[..., StudyRun], machine: Pretended) -> None:
+    machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
+    assert begun(run(trials=9, workers_per_device=2)) == (
+        "4 workers with 1 thread on a card",
+        None,
+    )
+    assert [spec.device for spec in machine.started] == ["cuda:0", "cuda:1"] * 2
+    assert begun(run(trials=9))[0] == "4 workers with 1 thread (as before) on a card"
+
+
+def test_one_worker_has_each_card_to_itself(
+    run: Callable[..., StudyRun], machine: Pretended
+) -> None:
+    machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
+    assert begun(run())[0] == "2 workers with 1 thread on a card"
+    assert [spec.device for spec in machine.started] == ["cuda:0", "cuda:1"]
+
+
+def test_crews_are_stored_by_device_and_cores(
+    tmp_path: Path, run: Callable[..., StudyRun]
+) -> None:
+    begun(run())
+    store = Store.reading(locate(str(tmp_path / "a.db")))
+    with store.transaction() as connection:
+        (row,) = connection.execute(schema.crews.select())
+    store.close()
+    assert (row.device_name, row.cores, row.workers, row.threads) == ("a CPU", 2, 2, 1)

@@ -1,0 +1,109 @@
+"""The real measurement, in processes of its own, of a network that trains fast."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
+from fastrcaps_search.search import probing
+from fastrcaps_search.search.crews import Wanted
+from fastrcaps_search.store.crews import Crew
+from fastrcaps_search.training.device import device_name_of
+
+BASE = {
+    "name": "s",
+    "network": "lenet5",
+    "train_images": 100,
+    "epochs": 2,
+    "boundaries": [1],
+    "batch_size": 16,
+}
+ONE_BATCH = {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant"]}
+
+
+def look(
+    wanted: Wanted,
+    *,
+    known: tuple[str, ...] = (),
+    space: dict[str, list[str]] = ONE_BATCH,
+    stop: threading.Event | None = None,
+) -> probing.Seen:
+    return probing.look(
+        StudyDefinition.from_dict({**BASE, "space": space}),
+        wanted,
+        cores=2,
+        known=known,
+        stop=stop or threading.Event(),
+    )
+
+
+def test_crews_are_compared_where_the_workers_are_to_be_chosen() -> None:
+    seen = look(Wanted("cpu"))
+    assert (seen.devices, seen.device_name) == (("cpu",), device_name_of("cpu"))
+    assert list(seen.measured) == [Crew(1, 2), Crew(2, 1)]
+    for costs in seen.measured.values():
+        assert list(costs.seconds) == [16]
+        assert 0 < costs.at(16) < 1
+
+
+def test_a_study_of_one_training_has_nothing_to_compare() -> None:
+    seen = look(Wanted("cpu"), space={**ONE_BATCH, "lr_policy": ["fixed"]})
+    assert list(seen.measured) == [Crew(1, 2)]
+
+
+def test_workers_that_were_asked_for_are_measured_alone() -> None:
+    assert list(look(Wanted("cpu", workers=2)).measured) == [Crew(1, 1)]
+
+
+def test_a_known_device_is_not_measured() -> None:
+    assert look(Wanted("cpu"), known=("another", device_name_of("cpu"))).measured == {}
+
+
+def test_a_device_that_is_not_here() -> None:
+    with pytest.raises(UsageError, match="device cuda:63 must be on this machine, but it is not"):
+        look(Wanted("cuda:63"))
+
+
+def test_a_run_that_is_to_stop_does_not_wait_for_the_measurement() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(InterruptedRunError, match="interrupted before anything was trained"):
+        look(Wanted("cpu"), stop=stop)
+
+
+def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "PROBE_SECONDS", 0.0)
+    with pytest.raises(RunError, match=r"^torch must train a few steps within 0 s, but did not;"):
+        look(Wanted("cpu"))
+
+
+def test_the_processes_of_a_measurement_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A probe whose child, like those that train, would outlive it.
+    program, told = tmp_path / "python", tmp_path / "told"
+    program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{told}\nwait\n")
+    program.chmod(0o700)
+    os.mkfifo(told)
+    monkeypatch.setattr(sys, "executable", str(program))
+    stop = threading.Event()
+    children: list[int] = []
+
+    def stop_when_told() -> None:
+        children.append(os.pidfd_open(int(told.read_text())))
+        stop.set()
+
+    thread = threading.Thread(target=stop_when_told)
+    thread.start()
+    with pytest.raises(InterruptedRunError):
+        look(Wanted("cpu"), stop=stop)
+    thread.join()
+    assert select.select(children, [], [], 60)[0] == children
+    os.close(children[0])

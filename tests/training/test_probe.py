@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fastrcaps_search.training import probe
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("auto", ["cuda:0", "cuda:1"]),
+        ("cuda", ["cuda:0", "cuda:1"]),
+        ("cuda:1", ["cuda:1"]),
+        ("cuda:2", []),
+        ("cpu", ["cpu"]),
+    ],
+)
+def test_devices_of_a_machine_with_two_cards(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, found: list[str]
+) -> None:
+    monkeypatch.setattr(probe, "devices", lambda: ["cuda:0", "cuda:1", "cpu"])
+    assert probe.found_devices(wanted) == found
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("auto", ["cpu"]), ("cuda", []), ("cuda:0", [])])
+def test_devices_of_a_machine_without_cards(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, found: list[str]
+) -> None:
+    monkeypatch.setattr(probe, "devices", lambda: ["cpu"])
+    assert probe.found_devices(wanted) == found
+
+
+def test_nothing_is_built_for_a_device_that_is_known_or_not_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe, "devices", lambda: ["cpu"])
+    monkeypatch.setattr(probe, "device_name", lambda device: f"the {device.type}")
+    asked: dict[str, Any] = {"known": ["the cpu"]}
+    assert probe.look("cuda", threads=1, asked=asked) == {"devices": []}
+    assert probe.look("auto", threads=1, asked=asked) == {
+        "devices": ["cpu"],
+        "device_name": "the cpu",
+        "measured": [],
+    }

@@ -1,0 +1,69 @@
+"""Cores and memory of this machine, and of pretended containers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.training import resources
+from fastrcaps_search.training.resources import available_bytes, cores
+
+HERE = len(os.sched_getaffinity(0))
+MEMORY = "MemTotal:       24000000 kB\nMemFree:  9 kB\nMemAvailable:   20000 kB\n"
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of the limits of a container, which has none at first."""
+    (tmp_path / "meminfo").write_text(MEMORY)
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
+    monkeypatch.setattr(resources, "MEMORY", tmp_path / "meminfo")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("quota", "found"),
+    [
+        (None, HERE),
+        ("max 100000", HERE),
+        ("100000 100000", 1),
+        ("50000 100000", 1),  # half a core is one thread
+        ("190000 100000", 1),
+        ("6400000 100000", HERE),
+        ("", HERE),
+    ],
+)
+def test_cores_are_those_of_the_affinity_within_the_quota(
+    machine: Path, quota: str | None, found: int
+) -> None:
+    if quota is not None:
+        (machine / "cpu.max").write_text(quota + "\n")
+    assert cores() == found
+
+
+def test_a_quota_above_one_core_counts_whole_cores(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    assert cores() == 16
+    (machine / "cpu.max").write_text("350000 100000\n")
+    assert cores() == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [(None, 20_480_000), ("max", 20_480_000), ("1000000", 1_000_000), ("99000000", 20_480_000)],
+)
+def test_memory_is_what_is_available_within_the_limit(
+    machine: Path, limit: str | None, found: int
+) -> None:
+    if limit is not None:
+        (machine / "memory.max").write_text(limit + "\n")
+    assert available_bytes() == found
+
+
+def test_a_system_that_does_not_say(machine: Path) -> None:
+    (machine / "meminfo").unlink()
+    assert available_bytes() is None
