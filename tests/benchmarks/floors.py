@@ -1,7 +1,7 @@
 """What this machine can do at best: rate of products, memory bandwidth, and the time they allow.
 
 The floor of a step is the roofline's: the longer of its arithmetic at the best rate and its memory
-traffic at the best bandwidth. Both are the best ever seen, so no proof about the hardware.
+traffic at the best bandwidth. Both are what was seen, so no proof about the hardware.
 
 Counts for the full network (8.2 M parameters): with direct convolutions 1.203 GFLOP an image,
 forward and backward; with the primary convolution as 148 real products between 10x10 Fourier
@@ -28,7 +28,7 @@ EVALUATION_FLOPS = 135e6
 
 TOLERANCE = 1e-5  # of a product called fp32, against float64
 ELEMENTS = 32 * 2**20
-REPEATS = 4
+REPEATS = 3
 
 # (batch, rows, inner, columns): squares, then the network's own: the primary convolution of 16
 # images, its weight gradient, the decoder's last layer and all frequencies at batch 128.
@@ -63,11 +63,6 @@ class Floors:
     fp32: Best = Best()
     bf16: Best = Best()
     memory: Best = Best()
-
-    def or_better(self, other: Floors) -> Floors:
-        """The better of each."""
-        pairs = ((self.fp32, other.fp32), (self.bf16, other.bf16), (self.memory, other.memory))
-        return Floors(*(max(pair, key=lambda best: best.rate) for pair in pairs))
 
     def products(self, precision: str) -> float:
         """FLOP/s in a precision, fp32 or bf16."""

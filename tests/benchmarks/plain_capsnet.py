@@ -8,12 +8,12 @@ Votes and routing are written in two ways, both found in several public reposito
 over the classes and the gradient through the last routing iteration alone (less work than the
 product's default, which differentiates all three):
 
-- ``einsum``: votes and sums by ``torch.einsum``, in the form of labml's annotated implementation
-  with the votes detached. The fastest of the styles tried (1.5 to 2 times from batch 16 on) and
-  therefore the default.
 - ``broadcast``: votes by a broadcast ``torch.matmul`` of one small matrix per vote, as in
   XifengGuo/CapsNet-Pytorch and danielhavir/capsule-network, from which most public code descends.
-  The agreement is danielhavir's (a second ``matmul``), which was the faster of the two.
+  The agreement is danielhavir's (a second ``matmul``), which was the faster of the two. This is
+  the default, since it is how public CapsNets are written.
+- ``einsum``: votes and sums by ``torch.einsum``, in the form of labml's annotated implementation
+  with the votes detached. Rarer, and 1.5 to 2 times faster from batch 16 on.
 
 Tried and left out as slower: XifengGuo's agreement (a product and a sum) and the gradient through
 every iteration.
