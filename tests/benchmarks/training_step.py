@@ -7,9 +7,8 @@ turns on real MNIST, round by round, each in its own process with default alloca
 one of them works at a time. Steps include drawing the batch. The floors (``floors``) are measured
 in every round, too: neighbours on a shared machine change what it can do by half within minutes.
 
-Figures are medians over the rounds, with quartiles; a sample is the mean of a turn. A gain, and the
-multiple of the floor, is the median over the rounds of that round's ratio, not the ratio of the
-medians.
+Figures are medians over the rounds, with quartiles; a sample is the mean of a turn. A gain and the
+multiple of the floor are medians over the rounds of that round's ratio, not ratios of medians.
 
 With ``--loop`` the product's step takes turns with the real training loop (``Run``) instead.
 """
