@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import resource
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
@@ -133,12 +134,12 @@ def _heard(ends: Sequence[Connection]) -> list[_Told]:
         for end in wait(waited):
             waited = [other for other in waited if other is not end]
             try:
-                told = end.recv() if isinstance(end, Connection) else None
+                told = json.loads(end.recv_bytes()) if isinstance(end, Connection) else {}
             except EOFError:
                 raise RuntimeError("a process that measured a training step died") from None
-            if not isinstance(told, _Told):
-                raise RuntimeError(str(told))
-            found.append(told)
+            if "error" in told:
+                raise RuntimeError(told["error"])
+            found.append(_Told(**told))
     return found
 
 
@@ -151,9 +152,11 @@ def _tell(
 ) -> None:
     with suppress(BrokenPipeError):
         try:
-            told.send(_measure(barrier, threads, sizes, make))
+            found = asdict(_measure(barrier, threads, sizes, make))
         except Exception as error:
-            told.send(f"{type(error).__name__}: {error}")
+            found = {"error": f"{type(error).__name__}: {error}"}
+        # As text: nothing is unpickled.
+        told.send_bytes(json.dumps(found).encode())
 
 
 def _measure(

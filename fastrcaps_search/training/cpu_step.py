@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
+from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.products import Products
 from fastrcaps_search.capsnet.cpu.weights import Weights
 from fastrcaps_search.capsnet.cpu.workspace import Workspace
@@ -15,7 +16,7 @@ from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.errors import CheckpointError
 
 MOST_SIZES = 2
-"""Batch sizes whose buffers are kept: an epoch has one, and a last batch that is shorter."""
+"""Batch sizes that stay laid out: an epoch has one, and a last batch that is shorter."""
 
 
 class CpuStep:
@@ -31,6 +32,7 @@ class CpuStep:
         self._products = products
         self._weights = Weights(network)
         self._adam = Adam(self._weights)
+        self._buffers = Buffers(self._weights.values.dtype)
         self._sums = torch.zeros(4, dtype=torch.float64)
         self._workspaces: dict[int, Workspace] = {}
 
@@ -82,7 +84,12 @@ class CpuStep:
             while len(self._workspaces) >= MOST_SIZES:
                 self._workspaces.pop(next(iter(self._workspaces)))
             found = Workspace(
-                self.network, self._weights, batch=size, products=self._products, adam=self._adam
+                self.network,
+                self._weights,
+                self._buffers,
+                batch=size,
+                products=self._products,
+                adam=self._adam,
             )
         self._workspaces[size] = found  # the last one used comes last
         return found

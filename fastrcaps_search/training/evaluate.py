@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.products import Products, multiplying
 from fastrcaps_search.capsnet.cpu.weights import Weights
 from fastrcaps_search.capsnet.cpu.workspace import Workspace
@@ -71,6 +72,7 @@ class CpuClassifier:
     def __init__(self, network: CapsNet, *, products: Products) -> None:
         self._network = network
         self._weights = Weights(network)
+        self._buffers = Buffers(self._weights.values.dtype)
         self._products = products
         self._workspaces: dict[int, Workspace] = {}
 
@@ -80,7 +82,11 @@ class CpuClassifier:
         workspace = self._workspaces.get(size)
         if workspace is None:
             workspace = self._workspaces[size] = Workspace(
-                self._network, self._weights, batch=size, products=self._products
+                self._network,
+                self._weights,
+                self._buffers,
+                batch=size,
+                products=self._products,
             )
             workspace.prepare()
         capsules = workspace.forward(images)

@@ -143,7 +143,8 @@ class Run:
     def _epoch(self, epoch: int) -> EpochMetrics:
         sizes = self._plan.epoch_batches(epoch)
         rates = self._plan.epoch_rates(epoch)
-        self._trainer.warm_up(sorted(set(sizes)))
+        # The largest first: the others then fit into its memory.
+        self._trainer.warm_up(sorted(set(sizes), reverse=True))
         self._clock.start()
         self._steps(epoch, sizes, rates)
         training_seconds = self._clock.stop()

@@ -9,9 +9,10 @@ from torch import Tensor
 
 
 class Buffers:
-    """Named tensors of one batch size, made when first asked for and never filled again.
+    """Named memory that all batch sizes and steps of one network use in turn.
 
-    Whoever asks says what is in a buffer; nothing clears it between two uses.
+    Whoever asks says what is in a buffer; nothing clears it between two uses. What one batch size
+    leaves there is lost to it once another has used the name.
 
     Args:
         dtype: Type of all of them.
@@ -22,19 +23,13 @@ class Buffers:
         self._held: dict[str, Tensor] = {}
 
     def __call__(self, name: str, *shape: int) -> Tensor:
-        """The buffer of that name, contiguous.
+        """The beginning of the buffer of that name, contiguous; zeros when it is new.
 
         Args:
-            name: One name has one shape.
-            shape: Its shape.
+            name: Its name.
+            shape: The shape to see it in. A buffer that is too small is replaced by a larger one;
+                those who hold the smaller one keep it to themselves.
         """
-        found = self._held.get(name)
-        if found is None:
-            found = self._held[name] = torch.zeros(shape, dtype=self._dtype)
-        return found
-
-    def shared(self, name: str, *shape: int) -> Tensor:
-        """The beginning of a buffer that several shapes use in turn."""
         size = math.prod(shape)
         found = self._held.get(name)
         if found is None or found.numel() < size:

@@ -18,7 +18,7 @@ class PrimaryCapsules:
     """Sums to primary capsules, and back.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         routing: Where the capsules go.
         types: T.
         batch: B.

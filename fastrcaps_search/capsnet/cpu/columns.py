@@ -27,7 +27,7 @@ class Columns:
     """Images to the sums before squash, and back.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         weights: The network's weights.
         batch: B.
     """
@@ -78,7 +78,7 @@ class Columns:
         # By parity of the column, so that the gradient of its patches is one block to fold.
         self._folding = []
         for parity, (start, end) in enumerate(pairwise((0, 45 * C, 81 * C))):
-            unfolded = buffers.shared("patch gradients", B * 36, end - start)
+            unfolded = buffers("patch gradients", B * 36, end - start)
             self._folding.append((self._kernel[start:end].t(), unfolded, self._across(parity)))
         self._down = [
             (self._folded[:, i, y : y + 5 - i], self._strips[:, y, 5 * i : 5 + 4 * i])
@@ -90,7 +90,7 @@ class Columns:
         self._blocks = []
         for tap in range(0, 81, size):
             taps = slice(tap * C, min(tap + size, 81) * C)
-            part = buffers.shared("kernel gradients", taps.stop - taps.start, O)
+            part = buffers("kernel gradients", taps.stop - taps.start, O)
             update = adam.of(begin + taps.start * O, part)
             self._blocks.append((self._patches[:, taps].t(), part, update))
         self._bias_gradient = buffers("kernel bias gradient", O)
@@ -139,7 +139,7 @@ class Columns:
         """Pairs of a strip and the patch gradients that are added to it, by output column."""
         B, C, _ = self._sizes
         width = 5 - parity
-        unfolded = self._buffers.shared("patch gradients", B * 36, 9 * width * C)
+        unfolded = self._buffers("patch gradients", B * 36, 9 * width * C)
         parts = unfolded.view(B, 6, 6, 9, width, C)
         return [
             (self._strips[:, :, :, parity, x : x + width], parts[:, :, x]) for x in range(OUTPUT)
@@ -150,7 +150,7 @@ class FirstGradient:
     """Gradient of the first convolution, summed up in parts.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         weights: The network's weights.
         adam: Updates.
     """

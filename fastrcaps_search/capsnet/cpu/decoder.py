@@ -27,7 +27,7 @@ class Losses:
     """Margin loss and reconstruction of class capsules, and their gradient.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         weights: The network's weights.
         reduced: Whether the decoder reads the capsule of the label alone.
         adam: Updates the decoder.
@@ -93,7 +93,7 @@ class _Layer:
         self._weight, self._bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
         span = weights.span(f"{name}.weight", f"{name}.bias")
         # One layer after the other is updated, from the same memory.
-        flat = buffers.shared("layer gradients", span.stop - span.start)
+        flat = buffers("layer gradients", span.stop - span.start)
         start = weights.start(f"{name}.bias") - span.start
         self._gradient = flat[: self._weight.numel()].view_as(self._weight)
         self._gap = flat[self._weight.numel() : start]

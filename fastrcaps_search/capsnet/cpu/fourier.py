@@ -59,7 +59,7 @@ class Fourier:
     """Images to the sums before squash, and back.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         weights: The network's weights.
         batch: B.
     """
@@ -122,7 +122,7 @@ class Fourier:
         self._updates = []
         start = self._weights.start(PRIMARY)
         for matrix, taps, kernel in self._transforms:
-            part = buffers.shared("kernel gradients", *taps.shape)
+            part = buffers("kernel gradients", *taps.shape)
             self._updates.append((matrix.t(), kernel, part, adam.of(start, part)))
             start += part.numel()
         self._bias_gradient = buffers("kernel bias gradient", O)
@@ -145,9 +145,9 @@ class Fourier:
         self._update_bias()
         self._first.begin()
         for part in self._parts:
-            found = self._buffers.shared("feature gradients", *part.features.shape)
+            found = self._buffers("feature gradients", *part.features.shape)
             self._from_frequencies(self._moved[:, part.images], found.view(POSITIONS, -1))
-            rectified = self._buffers.shared("rectified gradients", *part.features.shape)
+            rectified = self._buffers("rectified gradients", *part.features.shape)
             before_relu(found, part.features, out=rectified)
             self._first.add(rectified, part.columns)
         self._first.update()
@@ -173,7 +173,7 @@ class Fourier:
         strides = (56, 2, 784, 1, 28, 28, 1)
         first, second = columns.view(2, HALF, -1)
         first.view(shape).copy_(images.as_strided(shape, strides))
-        backwards = self._buffers.shared("backward columns", *second.shape)
+        backwards = self._buffers("backward columns", *second.shape)
         offset = images.storage_offset() + 10 * 28
         backwards.view(shape).copy_(images.as_strided(shape, strides, offset))
         torch.index_select(backwards, 0, self._mirror, out=second)
@@ -181,7 +181,7 @@ class Fourier:
     def _to_frequencies(self, x: Tensor, y: Tensor) -> None:
         """Write frequencies y [148, N] of positions x [100, N]."""
         matrices = self._matrices
-        both = self._buffers.shared("sums and differences", 2, HALF, x.shape[1])
+        both = self._buffers("sums and differences", 2, HALF, x.shape[1])
         torch.add(x[:HALF], x[HALF:], out=both[0])
         torch.sub(x[:HALF], x[HALF:], out=both[1])
         torch.mm(matrices.even, both[0], out=y[:HALF])
@@ -194,7 +194,7 @@ class Fourier:
         y = y.view(PRODUCTS, -1)
         y[PURE:HALF].add_(y[2 * HALF :])
         y[HALF + PURE : 2 * HALF].add_(y[2 * HALF :])
-        both = self._buffers.shared("sums and differences", 2, HALF, x.shape[1])
+        both = self._buffers("sums and differences", 2, HALF, x.shape[1])
         torch.mm(matrices.even.t(), y[:HALF], out=both[0])
         torch.mm(matrices.odd.t(), y[HALF : 2 * HALF], out=both[1])
         torch.add(both[0], both[1], out=x[:HALF])

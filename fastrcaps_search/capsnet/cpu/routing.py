@@ -36,7 +36,7 @@ class Routing:
     """Primary capsules to class capsules, and back.
 
     Args:
-        buffers: Memory of one batch size.
+        buffers: Memory.
         weights: The network's weights.
         batch: B.
         capsules: I.
@@ -131,11 +131,11 @@ class _Part:
         # In this order each product below runs on a strided view, uncopied.
         self._by_image = self.votes.view(I, b * J, E).transpose(0, 1)
         self._couplings = [part(f"couplings {t}", b, J, I) for t in range(1, ROUTING_ITERATIONS)]
-        self._logits = buffers.shared("logits", b * J, I, 1)
-        self._agreement = buffers.shared("agreement", b * J, I, 1)
-        self._left = buffers.shared("coefficients", b, J, RANK, I)
-        self._right = buffers.shared("vectors", b, J, RANK, E)
-        self._product = buffers.shared("product", b * J, I, E)
+        self._logits = buffers("logits", b * J, I, 1)
+        self._agreement = buffers("agreement", b * J, I, 1)
+        self._left = buffers("coefficients", b, J, RANK, I)
+        self._right = buffers("vectors", b, J, RANK, E)
+        self._product = buffers("product", b * J, I, E)
 
     def route(self, bias: Tensor) -> None:
         """Procedure 1; every intermediate is kept in ``trace``."""

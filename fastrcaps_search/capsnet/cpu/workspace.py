@@ -40,11 +40,12 @@ def choose_form(*, batch: int, channels: int, products: Products) -> Form:
 
 
 class Workspace:
-    """Buffers and code of one batch size.
+    """What a batch size computes, laid out once.
 
     Args:
         network: Says what is computed; its own parameters are not read.
         weights: Weights.
+        buffers: Memory, shared with other batch sizes of the same weights.
         batch: B.
         products: Who multiplies in the convolutions; all else is float32.
         adam: Updates the weights; ``None`` for a workspace that only classifies.
@@ -55,6 +56,7 @@ class Workspace:
         self,
         network: CapsNet,
         weights: Weights,
+        buffers: Buffers,
         *,
         batch: int,
         products: Products,
@@ -62,7 +64,6 @@ class Workspace:
         form: Form | None = None,
     ) -> None:
         self._products = products
-        buffers = Buffers(weights.values.dtype)
         _, channels, _ = weights[PRIMARY].shape
         form = form or choose_form(batch=batch, channels=channels, products=products)
         self._convolutions: Fourier | Columns = (

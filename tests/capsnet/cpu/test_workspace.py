@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu import columns, fourier, routing
 from fastrcaps_search.capsnet.cpu.adam import Adam
+from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.products import Products, multiplying
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights, unpack_taps
 from fastrcaps_search.capsnet.cpu.workspace import Form, Workspace, choose_form
@@ -76,7 +77,15 @@ def gradients(
     weights = Weights(built)
     kept = Kept(weights)
     size = len(labels)
-    workspace = Workspace(built, weights, batch=size, products=products, adam=kept, form=form)
+    workspace = Workspace(
+        built,
+        weights,
+        Buffers(weights.values.dtype),
+        batch=size,
+        products=products,
+        adam=kept,
+        form=form,
+    )
     sums = torch.zeros(4, dtype=torch.float64)
     for _ in range(2):  # the second step finds what the first left in the buffers
         kept.flat.fill_(math.nan)
@@ -172,6 +181,7 @@ def test_steps_of_changing_size_train_as_torch_does(form: Form | None) -> None:
     weights = Weights(built)
     adam = Adam(weights)
     sums = torch.zeros(4, dtype=torch.float64)
+    buffers = Buffers(torch.float64)
     workspaces: dict[int, Workspace] = {}
     for number, size in enumerate((1, 4, 16, 3, 1, 16)):
         rate = 1e-3 * (number + 1)
@@ -182,7 +192,13 @@ def test_steps_of_changing_size_train_as_torch_does(form: Form | None) -> None:
         optimiser.step()
         if size not in workspaces:
             workspaces[size] = Workspace(
-                built, weights, batch=size, products=Products.MKL, adam=adam, form=form
+                built,
+                weights,
+                buffers,
+                batch=size,
+                products=Products.MKL,
+                adam=adam,
+                form=form,
             )
         adam.begin(rate)
         workspaces[size].train(images, labels, sums=sums)
@@ -204,7 +220,9 @@ def test_the_gaps_between_parameters_stay_zero() -> None:
     built = network()  # 81 * 12 numbers are no multiple of 16
     weights = Weights(built)
     adam = Adam(weights)
-    workspace = Workspace(built, weights, batch=2, products=Products.MKL, adam=adam)
+    workspace = Workspace(
+        built, weights, Buffers(torch.float64), batch=2, products=Products.MKL, adam=adam
+    )
     images, labels = batch(2)
     for _ in range(3):
         adam.begin(1e-2)
@@ -224,7 +242,9 @@ def test_a_workspace_that_only_classifies_gives_the_networks_capsules(form: Form
     built = network(weight_sharing=True)
     images, _ = batch(5)
     weights = Weights(built)
-    workspace = Workspace(built, weights, batch=5, products=Products.MKL, form=form)
+    workspace = Workspace(
+        built, weights, Buffers(torch.float64), batch=5, products=Products.MKL, form=form
+    )
     workspace.prepare()
     with torch.no_grad():
         wanted = built.capsules(images)
