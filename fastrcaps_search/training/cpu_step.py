@@ -37,7 +37,9 @@ class CpuStep:
         self._workspaces: dict[int, Workspace] = {}
 
     def warm_up(self, size: int) -> None:
-        """Make the buffers of a batch size and touch them."""
+        """Make the buffers of a batch size and touch them, unless that is done."""
+        if size in self._workspaces:
+            return
         weights = self._weights
         kept = [weights.values, weights.exp_avg, weights.exp_avg_sq, weights.step, self._sums]
         before = [tensor.clone() for tensor in kept]

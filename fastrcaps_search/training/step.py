@@ -71,9 +71,13 @@ class EagerStep:
         self._exp_avg_sqs = [torch.zeros_like(p) for p in self._parameters]
         self._steps = [torch.zeros((), device=device) for _ in self._parameters]
         self._sums = torch.zeros(4, dtype=torch.float64, device=device)
+        self._warm: set[int] = set()
 
     def warm_up(self, size: int) -> None:
-        """Run forward and backward once without an update."""
+        """Run forward and backward once without an update, when the size is new."""
+        if size in self._warm:
+            return
+        self._warm.add(size)
         device = self._sums.device
         images = torch.zeros(size, 1, 28, 28, device=device)
         labels = torch.zeros(size, dtype=torch.int64, device=device)

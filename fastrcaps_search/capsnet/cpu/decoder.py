@@ -35,7 +35,9 @@ class Losses:
 
     def __init__(self, buffers: Buffers, weights: Weights, *, reduced: bool, adam: Adam) -> None:
         self._reduced = reduced
-        self._layers = [_Layer(name, buffers, weights, adam) for name in LAYERS]
+        # The largest first: the others then fit into its memory.
+        last, second, first = (_Layer(name, buffers, weights, adam) for name in LAYERS[::-1])
+        self._layers = first, second, last
 
     def __call__(
         self, capsules: Tensor, images: Tensor, labels: Tensor, *, sums: Tensor, gradient: Tensor
@@ -96,7 +98,6 @@ class _Layer:
         flat = buffers("layer gradients", span.stop - span.start)
         start = weights.start(f"{name}.bias") - span.start
         self._gradient = flat[: self._weight.numel()].view_as(self._weight)
-        self._gap = flat[self._weight.numel() : start]
         self._bias_gradient = flat[start : start + self._bias.numel()]
         self._update = adam.of(span.start, flat)
 
@@ -108,7 +109,6 @@ class _Layer:
         """Update from the gradient of the outputs; gradient of x."""
         below = torch.mm(gradient, self._weight)
         torch.mm(gradient.t(), x, out=self._gradient)
-        self._gap.zero_()
         torch.sum(gradient, 0, out=self._bias_gradient)
         self._update()
         return below

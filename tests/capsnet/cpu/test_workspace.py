@@ -262,9 +262,7 @@ def test_not_a_number_reaches_the_loss() -> None:
 
 def test_the_form_depends_on_batch_and_products_alone() -> None:
     for products in Products:
-        forms = [
-            choose_form(batch=size, channels=256, products=products) for size in (1, 2, 64, 128)
-        ]
+        forms = [choose_form(batch=size, products=products) for size in (1, 2, 64, 128)]
         assert forms == [Form.COLUMNS, Form.COLUMNS, Form.FOURIER, Form.FOURIER]
 
 
