@@ -70,10 +70,11 @@ class EvaluateOn(StrEnum):
 
 
 class Precision(StrEnum):
-    """Arithmetic of the products in a training step; weights and sums are float32 in all of them.
+    """Arithmetic of the products; weights and sums are float32 in all of them.
 
     ``FP32``: factors as they are. ``TF32``: factors rounded to 10 bits where a card has units for
-    it; on a CPU the same as ``FP32``. ``BF16``: factors rounded to bfloat16 (7 bits).
+    it; on a CPU the same as ``FP32``. ``BF16``: factors rounded to bfloat16 (7 bits), on a CPU in
+    evaluation too.
     """
 
     FP32 = "fp32"

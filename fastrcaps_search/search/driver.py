@@ -14,7 +14,7 @@ from fastrcaps_search.search.crews import Wanted, crews_of_epochs
 from fastrcaps_search.search.machine import Machine, new_crew, staffed
 from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.supervise import Observer, Supervisor
-from fastrcaps_search.store.crews import KeptCrew, keep_crew, kept_crews
+from fastrcaps_search.store.crews import KeptCrew, has_crews, keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
@@ -139,13 +139,12 @@ class StudyRun:
 
     def _crews_before(self, here: int) -> dict[str, KeptCrew]:
         """Crews that the study has had on machines like this one, by the name of the device."""
+        if has_crews(self._store, self.study):
+            return kept_crews(self._store, self.study, cores=here)
         trials = self._store.trials(self.study, epochs=True)
         costs = estimate.stored_costs(trials, device="cpu").seconds
         trained = crews_of_epochs(trials, cores=here)
-        return {
-            **{name: KeptCrew(crew, costs) for name, crew in trained.items()},
-            **kept_crews(self._store, self.study, cores=here),
-        }
+        return {name: KeptCrew(crew, costs) for name, crew in trained.items()}
 
     def plan_line(self, machine: Machine) -> str:
         """What will be done, on what, and about how long it will take."""

@@ -11,6 +11,7 @@ from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import RunRecord, TrialRecord
 from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.precision import use_precision
 
 LOG = logging.getLogger("fastrcaps_search.trial")
 
@@ -48,4 +49,7 @@ def _test_accuracy(place: Workplace, claimed: ClaimedTrial, run: RunRecord) -> f
         precision=definition.precision,
         stored=run.setting.kernel,
     )
+    if device.type == "cuda":
+        # As after each epoch of training; the routing of the evaluation is never rounded.
+        use_precision(network, definition.precision, plain_routing=True)
     return accuracy(network.to(device), test, kernel=kernel)

@@ -44,7 +44,8 @@ class KeptCrew:
 
     Attributes:
         crew: The crew.
-        step_seconds: Seconds of a step by batch size, with all its workers at work.
+        step_seconds: Seconds of a step by batch size, with all its workers at work where crews
+            were compared, else alone.
         images_per_second: Of all workers together, by crew, for every crew that was compared.
     """
 
@@ -57,6 +58,14 @@ def kept_crews(store: Store, study: StudyRecord, *, cores: int) -> dict[str, Kep
     """Crews of the study on machines of so many cores, by the name of the device."""
     with store.transaction() as connection:
         return _read(connection, study, cores)
+
+
+def has_crews(store: Store, study: StudyRecord) -> bool:
+    """Whether the study has kept a crew on any machine."""
+    table = schema.crews
+    query = select(table.c.study_id).where(table.c.study_id == study.study_id).limit(1)
+    with store.transaction() as connection:
+        return connection.scalar(query) is not None
 
 
 def keep_crew(

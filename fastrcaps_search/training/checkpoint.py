@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -173,37 +172,3 @@ def _read(path: Path, owner: Mapping[str, str]) -> tuple[dict[str, Tensor], dict
     if any(metadata.get(key) != value for key, value in owner.items()):
         raise CheckpointError(f"{path} must belong to this run, got one of another")
     return {name: tensor.clone() for name, tensor in tensors.items()}, metadata
-
-
-def optimiser_state(
-    optimiser: torch.optim.Optimizer, names: Mapping[Tensor, str]
-) -> dict[str, Tensor]:
-    """Tensors of the optimiser's state, named ``<quantity>.<parameter name>``."""
-    return {
-        f"{quantity}.{names[parameter]}": value.detach().contiguous().cpu()
-        for parameter, state in optimiser.state.items()
-        for quantity, value in state.items()
-    }
-
-
-def load_optimiser(
-    optimiser: torch.optim.Optimizer, names: Mapping[Tensor, str], stored: Mapping[str, Tensor]
-) -> None:
-    """Put what :func:`optimiser_state` gave back into a fresh optimiser.
-
-    Raises:
-        CheckpointError: A tensor is missing or of another shape.
-    """
-    by_name: dict[str, dict[str, Tensor]] = {}
-    for key, value in stored.items():
-        quantity, _, name = key.partition(".")
-        by_name.setdefault(name, {})[quantity] = value
-    for parameter, name in names.items():
-        state = by_name.get(name, {})
-        if set(state) != {"step", "exp_avg", "exp_avg_sq"} or any(
-            value.shape not in ((), parameter.shape) for value in state.values()
-        ):
-            raise CheckpointError(f"the checkpoint must hold the optimiser's state of {name}")
-        optimiser.state[parameter] = {
-            quantity: value.to(parameter.device) for quantity, value in state.items()
-        }

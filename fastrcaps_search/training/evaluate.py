@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -19,53 +17,66 @@ from fastrcaps_search.training.splits import Split
 BATCH = {"cpu": 100, "cuda": 500}
 """Images at a time, by kind of device."""
 
-Classify = Callable[[Tensor], Tensor]
-"""Classes [B] of images [B, 1, 28, 28]."""
 
-
-@torch.no_grad()
 def accuracy(network: CapsNet | LeNet5, split: Split, *, kernel: str | None = None) -> float:
-    """Fraction of the split that the network classifies right; the decoder is left out.
+    """Fraction of the split that the network classifies right; see :class:`Evaluation`."""
+    return Evaluation(network, kernel=kernel).accuracy(split)
 
-    Classes that tie, or are NaN, count as the first of them.
+
+class Evaluation:
+    """Classifies with a network, the decoder left out, and keeps its memory for the next time.
 
     Args:
-        network: The network, on the split's device.
-        split: The split.
-        kernel: Name of the kernels that trained it; ``None`` for float32.
+        network: The network, on its device.
+        kernel: Name of the kernels that train it; ``None`` for float32.
     """
-    was_training = network.training
-    network.eval()
-    device = split.labels.device
-    correct = torch.zeros((), dtype=torch.int64, device=device)
-    classify = _classify(network, device, kernel)
-    for images, labels in split.batches(BATCH[device.type]):
-        correct += (classify(images) == labels).sum()
-    network.train(was_training)
-    return int(correct) / len(split)
 
+    def __init__(self, network: CapsNet | LeNet5, *, kernel: str | None = None) -> None:
+        self._network = network
+        self._device = next(network.parameters()).device
+        self._products = Products.MKL
+        self._classifier: CpuClassifier | None = None
+        if self._device.type != "cpu":
+            return
+        if kernel is not None:
+            self._products = products_of(kernel)
+        if isinstance(network, CapsNet):
+            self._classifier = CpuClassifier(network, products=self._products)
+        else:
+            # As in training: sums in another order could part a tie in another way.
+            network.to(memory_format=torch.channels_last)
 
-def _classify(network: CapsNet | LeNet5, device: torch.device, kernel: str | None) -> Classify:
-    if device.type != "cpu":
-        return lambda images: network.classify(images).argmax(dim=1)
-    products = Products.MKL if kernel is None else products_of(kernel)
-    if isinstance(network, CapsNet):
-        return CpuClassifier(network, products=products)
-    # As in training: sums in another order could part a tie in another way.
-    network.to(memory_format=torch.channels_last)
+    @torch.no_grad()
+    def accuracy(self, split: Split) -> float:
+        """Fraction of the split that the network, as it is now, classifies right.
 
-    def classify(images: Tensor) -> Tensor:
-        with multiplying(products):
-            return network.classify(images).argmax(dim=1)
+        Classes that tie, or are NaN, count as the first of them.
 
-    return classify
+        Args:
+            split: On the network's device.
+        """
+        was_training = self._network.training
+        self._network.eval()
+        if self._classifier is not None:
+            self._classifier.read()
+        correct = torch.zeros((), dtype=torch.int64, device=self._device)
+        for images, labels in split.batches(BATCH[self._device.type]):
+            correct += (self._classify(images) == labels).sum()
+        self._network.train(was_training)
+        return int(correct) / len(split)
+
+    def _classify(self, images: Tensor) -> Tensor:
+        if self._classifier is not None:
+            return self._classifier(images)
+        with multiplying(self._products):
+            return self._network.classify(images).argmax(dim=1)
 
 
 class CpuClassifier:
     """A CapsNet that only classifies, on a processor.
 
     Args:
-        network: The network as it is now: later changes go unnoticed.
+        network: The network.
         products: Who multiplies.
     """
 
@@ -75,6 +86,12 @@ class CpuClassifier:
         self._buffers = Buffers(self._weights.values.dtype)
         self._products = products
         self._workspaces: dict[int, Workspace] = {}
+
+    def read(self) -> None:
+        """Take the network's parameters as they are now."""
+        self._weights.read()
+        for workspace in self._workspaces.values():
+            workspace.prepare()
 
     def __call__(self, images: Tensor) -> Tensor:
         """Classes [B] of images [B, 1, 28, 28]."""

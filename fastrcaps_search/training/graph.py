@@ -23,7 +23,7 @@ from fastrcaps_search.training.splits import EpochImages
 logger = logging.getLogger(__name__)
 
 MOST_STEPS = 50
-"""Steps of one recording: some 5,000 kernels, for which starting a replay no longer counts."""
+"""Steps of one recording, so that starting a replay counts for little."""
 REPLAY_SECONDS = 0.1
 """About the longest replay: the host hears a request to stop between two of them."""
 IN_FLIGHT = 2

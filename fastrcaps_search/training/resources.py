@@ -24,7 +24,8 @@ def cores() -> int:
 
 def available_bytes() -> int | None:
     """Memory that can still be used without swapping; ``None`` where the system does not say."""
-    found = [int(limit) for limit in [_limit("memory.max")] if limit.isdecimal()]
+    limit, used = _limit("memory.max"), _limit("memory.current")
+    found = [int(limit) - int(used)] if limit.isdecimal() and used.isdecimal() else []
     for line in _read(MEMORY).splitlines():
         key, _, value = line.partition(":")
         if key == "MemAvailable":

@@ -18,7 +18,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan
 from fastrcaps_search.training.splits import Splits, mixed_seed
@@ -103,6 +103,7 @@ class Run:
             precision=plan.precision,
             kernel=self._kernel,
         )
+        self._evaluation = Evaluation(self.network, kernel=self._kernel)
         self._resume()
 
     def train(self) -> RunResult:
@@ -154,7 +155,7 @@ class Run:
         )
         self._trainer.publish()
         self._clock.start()
-        reached = accuracy(self.network, self._splits.evaluation, kernel=self._kernel)
+        reached = self._evaluation.accuracy(self._splits.evaluation)
         return EpochMetrics(
             epoch=epoch,
             batch_size=self._plan.batch_sizes[epoch - 1],

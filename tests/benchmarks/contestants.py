@@ -29,7 +29,7 @@ from fastrcaps_search.definition.choices import DataSet, Decoder, Network, Preci
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.device import prepare
-from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Run
@@ -79,6 +79,7 @@ class Product:
         self.kernel = choose_kernel(torch.device("cpu"), capsules=True, precision=precision)
         self._step = make_step(network.train(), precision=precision, kernel=self.kernel)
         self._images = EpochImages(splits.training, seed=0, shifts=True)
+        self._evaluation: Evaluation | None = None
         self._batches: dict[int, Iterator[tuple[Tensor, Tensor]]] = {}
 
     def _endless(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -102,8 +103,10 @@ class Product:
         self._step.publish()
         test = self._splits.test
         first = Split(test.images[:images], test.labels[:images])
+        if self._evaluation is None:
+            self._evaluation = Evaluation(self._step.network, kernel=self.kernel)
         begun = time.perf_counter()
-        accuracy(self._step.network, first, kernel=self.kernel)
+        self._evaluation.accuracy(first)
         return time.perf_counter() - begun
 
     def loop(self, size: int, images: int) -> tuple[int, float]:

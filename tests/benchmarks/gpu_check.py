@@ -275,6 +275,7 @@ def speed(arguments: argparse.Namespace) -> int:
         # Whole epochs of the larger batches; 2,000 steps of batch 1 are enough to scale.
         most = arguments.steps * (1 if size == 1 else 2)
         steps = min(most if recorder is None else EAGER_STEPS, most, IMAGES // size)
+        trainer.warm_up([size])  # says whether recording works
         kind = "eager" if recorder else "graph" if trainer.records else "not recorded"
         say(_epoch_line(trainer, size, steps, name=f"{kind} {precision}", device=device))
         if place == len(sizes) - 1:

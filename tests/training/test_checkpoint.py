@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
-    load_optimiser,
-    optimiser_state,
 )
 
 OWNER = {"study": "a1b2", "trial": "3", "run": "0", "seed": "7", "configuration": "abc"}
@@ -296,54 +294,3 @@ def test_what_a_killed_process_left_half_written_is_not_read(tmp_path: Path) -> 
     assert_same(folder(tmp_path).newest(), checkpoint(0.5))
     folder(tmp_path).save(checkpoint(0.5, 0.6))
     assert not any(name.endswith(".part") for name in names(tmp_path))
-
-
-def trained(network: nn.Linear, *, steps: int) -> torch.optim.Adam:
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.1, fused=True)
-    generator = torch.Generator().manual_seed(steps)
-    for _ in range(steps):
-        network(torch.rand(4, 3, generator=generator)).square().sum().backward()
-        optimiser.step()
-        optimiser.zero_grad()
-    return optimiser
-
-
-def names_of(network: nn.Linear) -> dict[Tensor, str]:
-    return {parameter: name for name, parameter in network.named_parameters()}
-
-
-def test_an_optimiser_goes_on_as_if_it_had_not_been_stored() -> None:
-    first = nn.Linear(3, 2)
-    second = nn.Linear(3, 2)
-    optimiser = trained(first, steps=3)
-    stored = {
-        key: value.clone() for key, value in optimiser_state(optimiser, names_of(first)).items()
-    }
-    assert sorted(stored) == [
-        f"{quantity}.{name}"
-        for quantity in ("exp_avg", "exp_avg_sq", "step")
-        for name in ("bias", "weight")
-    ]
-    assert stored["step.weight"].item() == 3.0
-    second.load_state_dict(first.state_dict())
-    fresh = torch.optim.Adam(second.parameters(), lr=0.1, fused=True)
-    load_optimiser(fresh, names_of(second), stored)
-    images = torch.rand(4, 3)
-    for network, used in ((first, optimiser), (second, fresh)):
-        network(images).square().sum().backward()
-        used.step()
-    assert torch.equal(first.weight, second.weight)
-    assert torch.equal(first.bias, second.bias)
-
-
-def test_an_optimiser_of_another_network_is_refused() -> None:
-    network = nn.Linear(3, 2)
-    stored = optimiser_state(trained(network, steps=1), names_of(network))
-    other = nn.Linear(4, 2)
-    fresh = torch.optim.Adam(other.parameters(), fused=True)
-    with pytest.raises(CheckpointError, match=r"must hold the optimiser's state of weight$"):
-        load_optimiser(fresh, names_of(other), stored)
-    del stored["exp_avg.bias"]
-    fresh = torch.optim.Adam(network.parameters(), fused=True)
-    with pytest.raises(CheckpointError, match=r"must hold the optimiser's state of bias$"):
-        load_optimiser(fresh, names_of(network), stored)

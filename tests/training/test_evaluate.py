@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, Width
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.training.evaluate import accuracy
+from fastrcaps_search.training.evaluate import Evaluation, accuracy
 from fastrcaps_search.training.splits import Split
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -106,3 +106,24 @@ def test_a_capsnet_is_classified_as_its_modules_do(kernel: str | None) -> None:
     allowed = 0.03 if kernel == "cpu-2-bf16" else 0.0
     assert found == pytest.approx(227 / 231, abs=allowed)
     assert network.training
+
+
+def test_an_evaluation_sees_what_the_network_has_learned_since() -> None:
+    network = CapsNet(Width(channels=16, types=2), decoder=Decoder.FULL, weight_sharing=True)
+    images = torch.randint(256, (130, 28, 28), dtype=torch.uint8)
+    evaluation = Evaluation(network)
+
+    def answers() -> Tensor:
+        with torch.no_grad():
+            return network.classify(images[:, None].float() / 255).argmax(1)
+
+    first = answers()
+    assert evaluation.accuracy(Split(images, first)) == 1.0
+    with torch.no_grad():
+        network.class_capsules.weight.copy_(network.class_capsules.weight.flip(2))
+        network.primary_capsules.convolution.weight.mul_(3)
+    second = answers()
+    assert not torch.equal(first, second)
+    assert evaluation.accuracy(Split(images, second)) == 1.0
+    share = float((first == second).double().mean())
+    assert evaluation.accuracy(Split(images, first)) == pytest.approx(share)

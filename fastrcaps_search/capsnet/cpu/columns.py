@@ -1,4 +1,4 @@
-"""Both convolutions as products over unfolded patches: fastest for a few images.
+"""Both convolutions as products over unfolded patches (im2col): fastest for a few images.
 
 Rows and columns of the features are split by parity, as the taps of the primary weight are
 (``weights.TAPS``). The gradient of the primary weight is made and used a few taps at a time: it
@@ -20,7 +20,7 @@ from fastrcaps_search.capsnet.cpu.weights import PHASES, PRIMARY, Weights
 
 OUTPUT = 6  # side of the primary capsules' grid
 _BLOCK_BYTES = 2_500_000
-"""Gradient of the taps that are updated together."""
+"""Gradient of the taps that are updated together (between 1 and 22 MB: within 2 % of a step)."""
 
 
 class Columns:

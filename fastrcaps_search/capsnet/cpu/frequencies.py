@@ -21,7 +21,7 @@ MIDDLE = (PERIOD - 1) / 2
 
 
 class Transforms(NamedTuple):
-    """Constant matrices of one dtype and device.
+    """Constant matrices of one dtype.
 
     The 148 products of an axis are 50 real parts, 50 imaginary parts, 48 sums of both.
 
