@@ -11,11 +11,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu.adam import BETAS, EPSILON
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Precision
-from fastrcaps_search.errors import CheckpointError
+from fastrcaps_search.training.optimiser import ParameterAdam
 from fastrcaps_search.training.precision import rounding
 from fastrcaps_search.training.splits import EpochImages
 
@@ -36,12 +35,7 @@ class DeviceStep:
         self.device = device = images.device
         self._images = images
         self._precision = precision
-        self._parameters: dict[str, Tensor] = dict(network.named_parameters())
-        self._state = {
-            "exp_avg": [_zeros_like(p) for p in self._parameters.values()],
-            "exp_avg_sq": [_zeros_like(p) for p in self._parameters.values()],
-            "step": [torch.zeros((), device=device) for _ in self._parameters],
-        }
+        self._adam = ParameterAdam(network)
         self._rate = torch.zeros((), device=device)
         self._order, self._corners = images.draw(epoch=1)
         self._rates = torch.zeros(len(self._order), device=device)
@@ -82,29 +76,13 @@ class DeviceStep:
         """The next update of the epoch, with ``size`` images; ``prepare`` comes before."""
         places = self._first_sample + self._ranges[size]
         images, labels = self._images.batch(self._order[places], self._corners[places])
-        parameters = list(self._parameters.values())
+        parameters = list(self._adam.parameters.values())
         with rounding(self.network, self._precision):
             losses = self.network.loss(images, labels)
         gradients = torch.autograd.grad(losses.total, parameters)
         self._rate.copy_(self._rates[self._number].squeeze(0))
+        self._adam.update(gradients, rate=self._rate)
         with torch.no_grad():
-            torch._foreach_add_(self._state["step"], 1)
-            # What torch.optim.Adam(fused=True) calls; a rate on the device is not read back.
-            torch._fused_adam_(
-                parameters,
-                [_laid_out(g, p) for g, p in zip(gradients, parameters, strict=True)],
-                self._state["exp_avg"],
-                self._state["exp_avg_sq"],
-                [],
-                self._state["step"],
-                lr=self._rate,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                weight_decay=0.0,
-                eps=EPSILON,
-                amsgrad=False,
-                maximize=False,
-            )
             means = torch.stack([losses.total, losses.classification, losses.reconstruction])
             self._sums.add_(means, alpha=size)
             self._right.add_(losses.correct)
@@ -120,11 +98,7 @@ class DeviceStep:
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """State of Adam on the CPU, named as that of every step."""
-        return {
-            f"{quantity}.{name}": tensor.contiguous().cpu().clone()
-            for quantity, tensors in self._state.items()
-            for name, tensor in zip(self._parameters, tensors, strict=True)
-        }
+        return self._adam.state()
 
     def load(self, network: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
         """Go on from stored states, copied into the buffers that recorded steps know.
@@ -134,14 +108,7 @@ class DeviceStep:
             RuntimeError: A network state of other names or shapes.
         """
         self.network.load_state_dict(network)
-        for quantity, tensors in self._state.items():
-            for name, tensor in zip(self._parameters, tensors, strict=True):
-                stored = optimiser.get(f"{quantity}.{name}")
-                if stored is None or stored.shape != tensor.shape:
-                    raise CheckpointError(
-                        f"the checkpoint must hold the optimiser's state of {name}"
-                    )
-                tensor.copy_(stored)
+        self._adam.load(optimiser)
 
     def saved(self) -> list[Tensor]:
         """Copies of everything that a step changes; for ``restore``."""
@@ -154,20 +121,5 @@ class DeviceStep:
             tensor.copy_(value)
 
     def _changing(self) -> list[Tensor]:
-        averages = [tensor for tensors in self._state.values() for tensor in tensors]
         counters = [self._first_sample, self._number, self._sums, self._right, self._rate]
-        return [*self._parameters.values(), *averages, *counters]
-
-
-def _zeros_like(parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter, memory_format=torch.preserve_format, requires_grad=False)
-
-
-def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """The gradient with the strides of its parameter, which fused Adam insists on.
-
-    They may differ in axes of length 1, as the single input channel.
-    """
-    if gradient.stride() == parameter.stride():
-        return gradient
-    return torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(gradient)
+        return [*self._adam.changing(), *counters]

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.adam import fused_adam
 from fastrcaps_search.capsnet.cpu.weights import Weights
-
-BETAS = (0.9, 0.999)
-EPSILON = 1e-8
 
 
 class Adam:
@@ -43,26 +40,15 @@ class Adam:
         """
         weights = self._weights
         part = slice(start, start + gradient.numel())
-        tensors: tuple[list[Tensor], ...] = (
+        tensors = (
             [weights.values[part]],
             [gradient.view(-1)],
             [weights.exp_avg[part]],
             [weights.exp_avg_sq[part]],
-            [],
             [weights.step],
         )
 
         def update() -> None:
-            # What torch.optim.Adam(fused=True) calls, without its set-up.
-            torch._fused_adam_(
-                *tensors,
-                lr=self._rate,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                weight_decay=0.0,
-                eps=EPSILON,
-                amsgrad=False,
-                maximize=False,
-            )
+            fused_adam(*tensors, rate=self._rate)
 
         return update
