@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.place import chosen_location
+from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
@@ -29,10 +28,13 @@ def run_study(
     trials: int | None = None,
     storage: str | None = None,
     data_dir: str | Path | None = None,
-    device: str = "auto",
+    files: str | Path | None = None,
+    devices: str = "auto",
     workers: int | None = None,
     workers_per_device: int | None = None,
     seed: int | None = None,
+    lease_seconds: float = LEASE_SECONDS,
+    store_patience: float = PATIENCE_SECONDS,
 ) -> RunOutcome:
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
 
@@ -42,33 +44,37 @@ def run_study(
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        files: Folder of checkpoints and logs, as for ``--files``.
+        devices: ``auto``, ``cpu``, ``cuda``, or GPUs as in ``cuda:0,cuda:2``.
         workers: Worker processes; chosen as by ``--workers auto`` when ``None``.
         workers_per_device: Worker processes on each GPU, or on the CPU, instead of ``workers``.
         seed: Seed of a new study.
+        lease_seconds: Silence after which a worker counts as lost.
+        store_patience: Seconds for which an outage of the database is waited for.
 
     Raises:
         FastrcapsError: As the command would report it.
     """
     if trials is not None and (not isinstance(trials, int) or trials < 1):
         raise UsageError(f"trials must be a whole number of at least 1, got {trials!r}")
-    run = StudyRun(
+    run = StudyRun.begin(
         RunRequest(
             definition=load_study(study) if isinstance(study, str) else study,
             trials=trials,
-            location=chosen_location(storage),
+            location=chosen_location(storage, None if files is None else str(files)),
             data_folder=None if data_dir is None else Path(data_dir).absolute(),
-            wanted=Wanted(device, workers, workers_per_device),
+            wanted=Wanted(devices, workers, workers_per_device),
             seed=seed,
+            lease_seconds=lease_seconds,
+            store_patience=store_patience,
         )
     )
     try:
         if not run.is_done():
-            stop = threading.Event()
-            machine = run.look(stop)
+            machine = run.look()
             if machine.warning:
                 warnings.warn(machine.warning, stacklevel=2)
-            run.train(machine, stop=stop, observe=lambda progress: None)
+            run.train(machine, observe=lambda progress: None)
         return run.outcome()
     finally:
         run.close()

@@ -10,6 +10,7 @@
     ├── StoreError                 the database cannot be used (exit code 1)
     │   ├── WrongStoreError        not a database of ours (exit code 2)
     │   ├── ReadOnlyStoreError     the database cannot be written
+    │   ├── StoreUnavailableError  the database does not answer now, but may later
     │   ├── StudyNotFoundError     the database has no such study (exit code 2)
     │   └── LeaseLostError         another worker has taken the trial over
     ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
@@ -79,6 +80,10 @@ class WrongStoreError(StoreError):
 
 class ReadOnlyStoreError(StoreError):
     """The database or its folder cannot be written."""
+
+
+class StoreUnavailableError(StoreError):
+    """The database does not answer now, or holds a lock for too long: it may answer later."""
 
 
 class StudyNotFoundError(StoreError):

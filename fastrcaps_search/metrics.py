@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,23 @@ class EpochMetrics:
     def is_finite(self) -> bool:
         """Whether loss and accuracy are finite."""
         return math.isfinite(self.loss) and math.isfinite(self.accuracy)
+
+    @classmethod
+    def from_dict(cls, figures: object) -> EpochMetrics:
+        """Figures as ``dataclasses.asdict`` gives them.
+
+        Raises:
+            ValueError: One is missing, unknown, of another type or not finite.
+        """
+        kinds = {field.name: field.type for field in fields(cls)}
+        if not isinstance(figures, dict) or figures.keys() != kinds.keys():
+            raise ValueError(f"figures must be {', '.join(kinds)}")
+        for name, kind in kinds.items():
+            value = figures[name]
+            is_float = kind == "float" and isinstance(value, float) and math.isfinite(value)
+            if not is_float and type(value) is not int:
+                raise ValueError(f"{name} must be a finite {kind}, got {value!r}")
+        return cls(**figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,55 @@
-"""What every test shares: settings, a clean environment, and the skipping of GPU tests."""
+"""What every test shares: settings, a clean environment, PostgreSQL, clocks that are wrong."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 import fastrcaps_search
 
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
+
 # The same examples every time, and no example database beside the tests.
 settings.register_profile("same-every-time", derandomize=True, deadline=None, database=None)
 settings.load_profile("same-every-time")
 
+RUNTIME_FOLDER = pytest.StashKey[str]()
 
-def pytest_configure() -> None:
-    """Forgets a store that the caller's shell names: no test may write into it."""
-    os.environ.pop("FASTRCAPS_STORAGE", None)
+# libfaketime 0.9.10 turns the absolute monotonic time to which Python 3.11 sleeps into a negative
+# one: https://github.com/wolfcw/libfaketime/issues/426. To go once Debian's is newer.
+SLEEP_BY_SELECT = """
+import select
+import time
+
+
+def sleep(seconds):
+    select.select([], [], [], seconds)
+
+
+time.sleep = sleep
+"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Forgets what real runs of the caller use: stores, servers, and the slots of the cores."""
+    for name in list(os.environ):
+        if name == "FASTRCAPS_STORAGE" or name.startswith("PG"):
+            del os.environ[name]
+    config.stash[RUNTIME_FOLDER] = tempfile.mkdtemp(prefix="fastrcaps-runtime-")
+    os.environ["FASTRCAPS_RUNTIME_DIR"] = config.stash[RUNTIME_FOLDER]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Removes the folder of the tests' slots."""
+    shutil.rmtree(config.stash[RUNTIME_FOLDER], ignore_errors=True)
 
 
 def pytest_report_header() -> str:
@@ -34,3 +67,66 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device; torch sees none here"))
+
+
+@pytest.fixture(scope="session")
+def make_postgres_server() -> Callable[..., PostgresServer]:
+    """Makes PostgreSQL servers that run within ``with``; takes settings of postgresql.conf."""
+    # Imported here, so that all other tests run where psycopg is not installed.
+    from tests.postgres import PostgresServer, programs
+
+    if programs() is None:
+        pytest.skip("needs PostgreSQL's initdb: apt-get install postgresql")
+    return PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_server(
+    make_postgres_server: Callable[..., PostgresServer],
+) -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests share: none may stop it."""
+    with make_postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database, dropped at the end with all connections to it."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def own_postgres_server(
+    make_postgres_server: Callable[..., PostgresServer],
+) -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test alone, to stop and start."""
+    with make_postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def another_clock(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str, str]]:
+    """Makes the environment of a program whose clock is some seconds ahead, or behind if negative.
+
+    The time of day is wrong in its child processes too; the monotonic clock and waits are right,
+    and so are the times of files.
+    """
+    patterns = ("lib*/faketime/libfaketimeMT.so.1", "lib/*/faketime/libfaketimeMT.so.1")
+    found = [path for pattern in patterns for path in Path("/usr").glob(pattern)]
+    if not found:
+        pytest.skip("needs libfaketime: apt-get install libfaketime")
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "sitecustomize.py").write_text(SLEEP_BY_SELECT)
+
+    def environment(seconds_ahead: int) -> dict[str, str]:
+        path = os.environ.get("PYTHONPATH")
+        return os.environ | {
+            "LD_PRELOAD": str(found[0]),
+            "FAKETIME": f"{seconds_ahead:+d}",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": f"{folder}:{path}" if path else str(folder),
+        }
+
+    return environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -13,7 +14,11 @@ from pathlib import Path
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.place import (
+    DEFAULT_FILES,
     DEFAULT_STORAGE,
+    FILES_VARIABLE,
+    LEASE_SECONDS,
+    PATIENCE_SECONDS,
     STORAGE_VARIABLE,
     Location,
     chosen_location,
@@ -59,7 +64,7 @@ def version_line() -> str:
 
 def location(arguments: argparse.Namespace) -> Location:
     """The database that the command is about."""
-    return chosen_location(arguments.storage)
+    return chosen_location(arguments.storage, getattr(arguments, "files", None))
 
 
 def data_folder(arguments: argparse.Namespace) -> Path | None:
@@ -84,9 +89,9 @@ def data_folder(arguments: argparse.Namespace) -> Path | None:
 def _storage(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
-        metavar="FILE",
-        help=f"database: a path or sqlite:///path (default: ${STORAGE_VARIABLE} or "
-        f"{DEFAULT_STORAGE} here)",
+        metavar="URL",
+        help="database: a path, sqlite:///path or postgresql://user:password@host/database "
+        f"(default: ${STORAGE_VARIABLE} or {DEFAULT_STORAGE} here)",
     )
 
 
@@ -127,6 +132,19 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        # Neither signs nor exponents nor infinities: plain seconds.
+        value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be seconds from {low:g} to {high:g}, got {text[:30]!r}"
+            )
+        return value
+
+    return parse
+
+
 def _run(parser: argparse.ArgumentParser) -> None:
     _study(parser)
     parser.add_argument(
@@ -135,10 +153,38 @@ def _run(parser: argparse.ArgumentParser) -> None:
         type=_whole(1, MOST_TRIALS),
         help="the study's total of trials, those that are done already included",
     )
+    _work(parser)
+    parser.add_argument(
+        "--seed",
+        metavar="K",
+        type=_whole(0, LARGEST_SEED),
+        help="seed of a new study (default: 0)",
+    )
+    _volume(parser, quiet="print only the front and the report's place")
+
+
+def _worker(parser: argparse.ArgumentParser) -> None:
+    _study(parser)
+    _work(parser)
+    _volume(parser, quiet="print only how the study stands in the end")
+
+
+def _work(parser: argparse.ArgumentParser) -> None:
+    """Flags of everything that trains."""
     _storage(parser)
     _data(parser)
     parser.add_argument(
-        "--device", metavar="D", default="auto", type=_device, help="auto, cpu, cuda or cuda:N"
+        "--files",
+        metavar="DIR",
+        help="folder of checkpoints and logs, to be shared by all machines that are to go on from "
+        f"each other's checkpoints (default: ${FILES_VARIABLE}, or beside an SQLite file, or "
+        f"{DEFAULT_FILES} here)",
+    )
+    parser.add_argument(
+        *("--devices", "--device"),
+        metavar="D",
+        default="auto",
+        help="auto (all GPUs, or else the CPU), cpu, cuda, or GPUs as in cuda:0,cuda:2",
     )
     parser.add_argument(
         "--workers",
@@ -154,15 +200,26 @@ def _run(parser: argparse.ArgumentParser) -> None:
         help="worker processes on each GPU, or on the CPU",
     )
     parser.add_argument(
-        "--seed",
-        metavar="K",
-        type=_whole(0, LARGEST_SEED),
-        help="seed of a new study (default: 0)",
+        "--lease-seconds",
+        metavar="S",
+        type=_seconds(1, 86_400),
+        default=LEASE_SECONDS,
+        help="a worker of another machine that has been silent for so long has lost its trial "
+        f"(default: {LEASE_SECONDS:g})",
     )
+    parser.add_argument(
+        "--store-patience",
+        metavar="S",
+        type=_seconds(0, 31_536_000),
+        default=PATIENCE_SECONDS,
+        help="how long an outage of the database is waited for before the workers stop "
+        f"(default: {PATIENCE_SECONDS:g})",
+    )
+
+
+def _volume(parser: argparse.ArgumentParser, *, quiet: str) -> None:
     volume = parser.add_mutually_exclusive_group()
-    volume.add_argument(
-        "--quiet", action="store_true", help="print only the front and the report's place"
-    )
+    volume.add_argument("--quiet", action="store_true", help=quiet)
     volume.add_argument("--verbose", action="store_true", help="print every epoch as a line")
 
 
@@ -175,13 +232,6 @@ def _workers(text: str) -> int | None:
         raise argparse.ArgumentTypeError(
             str(error).replace("must be a", "must be auto or a")
         ) from None
-
-
-def _device(text: str) -> str:
-    kind, separator, index = text.partition(":")
-    if text in ("auto", "cpu", "cuda") or (kind == "cuda" and separator and index.isdecimal()):
-        return text
-    raise argparse.ArgumentTypeError(f"must be auto, cpu, cuda or cuda:N, got {text!r}")
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -209,6 +259,13 @@ COMMANDS = (
         "Create a study or go on with it, train on local workers, end with front and report.",
         "run --study mnist-mini --trials 12",
         _run,
+        "run",
+    ),
+    Command(
+        "worker",
+        "Join a study that a run has begun, from any machine, until its budget is met.",
+        "worker --study mnist --storage postgresql://ann@db.example/studies",
+        _worker,
         "run",
     ),
     Command(

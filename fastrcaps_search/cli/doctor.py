@@ -68,8 +68,8 @@ def _data(data_set: DataSet, arguments: argparse.Namespace) -> str:
 
 def _store(arguments: argparse.Namespace) -> str:
     location = commands.location(arguments)
-    if not location.path.exists():
-        return f"{location.path}: none yet; the first run makes it"
+    if location.path is not None and not location.path.exists():
+        return f"{location.shown}: none yet; the first run makes it"
     try:
         store = Store.reading(location)
         try:
@@ -78,4 +78,4 @@ def _store(arguments: argparse.Namespace) -> str:
             store.close()
     except FastrcapsError as error:
         return str(error)
-    return f"{location.path}: {names}"
+    return f"{location.shown}: {names}"

@@ -14,6 +14,19 @@ from fastrcaps_search.search.machine import Machine
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 from fastrcaps_search.store.summary import front_rows
 
+PLAIN = {
+    "died": "died (exit code {exit_code}), starts again",
+    "fault": "trial {trial}, attempt {attempt} of {attempts}: {reason}",
+    "failed": "trial {trial} failed: {reason}",
+    "lost": "trial {trial} was taken over by another worker",
+    "unsaved": "trial {trial} epoch {epoch}: {reason}",
+    "store_out": "waits for the database: {reason}",
+    "store_back": "the database is back",
+    "testing": "trial {trial} meets the test set",
+    "untested": "trial {trial} cannot meet the test set: {reason}",
+}
+"""Lines of events that need nothing but their own facts."""
+
 
 @contextmanager
 def display(
@@ -57,18 +70,15 @@ class _Plain:
         if kind == "epoch" and self._epochs:
             accuracy = float(str(event["accuracy"]))
             return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
-        if kind == "died":
-            return f"died (exit code {event['exit_code']}), starts again"
         if kind == "waiting":
-            return f"waits for {event['held']}"
+            return f"waits for {event['held']}" if event["held"] else "waits"
+        if kind == "no_cores":
+            free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
+            return f"waits for {free}: {event['held'] or 'another process'} uses them"
+        if kind in PLAIN:
+            return PLAIN[kind].format_map({"trial": trial, **event})
         if kind == "complete":
             return f"trial {trial} complete: {_values(self._study, int(str(trial)))}"
-        if kind == "failed":
-            return f"trial {trial} failed: {event['reason']}"
-        if kind == "testing":
-            return f"trial {trial} meets the test set"
-        if kind == "untested":
-            return f"trial {trial} cannot meet the test set: {event['reason']}"
         return ""
 
 

@@ -1,4 +1,4 @@
-"""``run``: create or continue a study, train, print the front, write the page."""
+"""``run`` and ``worker``: train a study; ``run`` makes it, prints the front, writes the page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import write_page
-from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.errors import InterruptedRunError, RunError
 from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
+from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun, WorkRequest
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import front_rows
 
@@ -31,38 +32,68 @@ def run(arguments: argparse.Namespace) -> int:
     request = RunRequest(
         definition=load_study(arguments.study),
         trials=arguments.trials,
-        location=commands.location(arguments),
-        data_folder=commands.data_folder(arguments),
-        wanted=Wanted(arguments.device, arguments.workers, arguments.workers_per_device),
         seed=arguments.seed,
+        **_means(arguments),
     )
     with _stopping() as stop:
-        study = StudyRun(request)
+        study = StudyRun.begin(request, stop=stop)
         try:
-            if study.is_done():
-                _say_done(study)
-            else:
-                _train(study, arguments, stop)
+            _train_what_is_left(study, arguments)
             return _end(study, request)
         finally:
             study.close()
 
 
-def _train(study: StudyRun, arguments: argparse.Namespace, stop: threading.Event) -> None:
-    machine = study.look(stop)
+def worker(arguments: argparse.Namespace) -> int:
+    """Work on a stored study until its budget is met.
+
+    Raises:
+        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        RunError: The workers could not go on, or every trial failed.
+    """
+    request = WorkRequest(**_means(arguments))
+    with _stopping() as stop:
+        study = StudyRun.join(stored_name(arguments.study), request, stop=stop)
+        try:
+            if _train_what_is_left(study, arguments):
+                outcome = study.outcome()
+                print(f"{study.study.name}: {outcome.finished}/{study.target} done")
+            return _judge(study.outcome(), study.target)
+        finally:
+            study.close()
+
+
+def _means(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ``run`` and ``worker`` have in common."""
+    return {
+        "location": commands.location(arguments),
+        "data_folder": commands.data_folder(arguments),
+        "wanted": Wanted(arguments.devices, arguments.workers, arguments.workers_per_device),
+        "lease_seconds": arguments.lease_seconds,
+        "store_patience": arguments.store_patience,
+    }
+
+
+def _train_what_is_left(study: StudyRun, arguments: argparse.Namespace) -> bool:
+    """Train unless the study is done; whether there was anything to do."""
+    if study.is_done():
+        outcome = study.outcome()
+        print(f"{study.study.name}: {outcome.finished}/{study.target} done, nothing to train")
+        return False
+    machine = study.look(_say_who_holds_the_cores)
     if machine.warning:
         print(f"warning: {machine.warning}", file=sys.stderr, flush=True)
     if not arguments.quiet:
         print(study.plan_line(machine), flush=True)
-    if stop.is_set():
+    if study.stop.is_set():
         raise InterruptedRunError("interrupted before anything was trained")
     with display(study, machine, arguments) as observe:
-        study.train(machine, stop=stop, observe=observe)
+        study.train(machine, observe=observe)
+    return True
 
 
-def _say_done(study: StudyRun) -> None:
-    outcome = study.outcome()
-    print(f"{study.study.name}: {outcome.finished}/{study.target} done, nothing to train")
+def _say_who_holds_the_cores(holders: str) -> None:
+    print(f"waits for free cores to measure on: {holders} uses them", file=sys.stderr, flush=True)
 
 
 def _end(study: StudyRun, request: RunRequest) -> int:

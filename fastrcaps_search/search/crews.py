@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.crews import Crew
 from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.training.resources import may_have_cards
 
+DEVICES = re.compile(r"auto|cpu|cuda|cuda:[0-9]{1,4}(,cuda:[0-9]{1,4})*")
 MOST_CPU_WORKERS = 4
 NEAR_TIE = 1.05
 """Rates within this factor are equal: a measurement of a second has noise."""
@@ -18,19 +21,24 @@ NEAR_TIE = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Device and workers that a run was asked for.
+    """Devices and workers that a run was asked for.
 
     Attributes:
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        devices: ``auto``, ``cpu``, ``cuda``, or cards as in ``cuda:0,cuda:2``.
         workers: Workers of the run; ``None`` where they were not asked for.
         workers_per_device: Workers on each device; ``None`` where they were not asked for.
     """
 
-    device: str = "auto"
+    devices: str = "auto"
     workers: int | None = None
     workers_per_device: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.devices, str) or not DEVICES.fullmatch(self.devices):
+            raise UsageError(
+                "devices must be auto, cpu, cuda, or cards as in cuda:0,cuda:2; "
+                f"got {self.devices!r}"
+            )
         given = {"workers": self.workers, "workers per device": self.workers_per_device}
         for name, value in given.items():
             if value is not None and (not isinstance(value, int) or value < 1):
@@ -40,6 +48,11 @@ class Wanted:
                 "workers must be given for the whole run or per device, got both "
                 f"({self.workers} and {self.workers_per_device}); leave one of them out"
             )
+
+    @property
+    def may_use_cpu(self) -> bool:
+        """Whether the workers may come to train on the CPU."""
+        return self.devices == "cpu" or (self.devices == "auto" and not may_have_cards())
 
     @property
     def chooses(self) -> bool:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import UsageError
+from fastrcaps_search.errors import UsageError, WrongStoreError
 from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted, crews_of_epochs
 from fastrcaps_search.search.machine import Machine, new_crew, staffed
 from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.crews import KeptCrew, has_crews, keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
@@ -26,24 +29,41 @@ LONG_TRIAL_SECONDS = 3600.0
 MINI = "mnist-mini"
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+def _unheard(holders: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRequest:
+    """What workers were asked for.
+
+    Attributes:
+        location: The database.
+        data_folder: Folder with image data, if one was named.
+        wanted: Devices and workers.
+        lease_seconds: Silence after which a worker counts as lost.
+        store_patience: Seconds for which an outage of the database is borne.
+    """
+
+    location: Location
+    data_folder: Path | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+    lease_seconds: float = LEASE_SECONDS
+    store_patience: float = PATIENCE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest(WorkRequest):
     """What a run was asked for.
 
     Attributes:
         definition: The study.
         trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
-        location: The database.
-        data_folder: Folder with image data, if one was named.
-        wanted: Device and workers.
         seed: Seed; ``None`` for the stored one, or 0.
     """
 
     definition: StudyDefinition
     trials: int | None
-    location: Location
-    data_folder: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
     seed: int | None = None
 
 
@@ -73,18 +93,46 @@ class RunOutcome:
 
 
 class StudyRun:
-    """One ``run`` command.
+    """One ``run`` or ``worker`` command, from this machine's side.
 
     Args:
+        study: The study, as it is stored.
         request: What was asked.
+        stop: Set when the command is to stop.
     """
 
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(
+        self, study: StudyRecord, request: WorkRequest, *, stop: threading.Event | None = None
+    ) -> None:
+        self.study = study
         self.request = request
-        self.study = enter_study(
+        self.stop = stop or threading.Event()
+        patience = Patience(request.store_patience, self.stop)
+        self._store = Store.writing(request.location, patience=patience)
+
+    @classmethod
+    def begin(cls, request: RunRequest, *, stop: threading.Event | None = None) -> StudyRun:
+        """Create the study, or go on with it."""
+        study = enter_study(
             request.location, request.definition, seed=request.seed, budget=_budget(request)
         )
-        self._store = Store.writing(request.location)
+        return cls(study, request, stop=stop)
+
+    @classmethod
+    def join(
+        cls, name: str, request: WorkRequest, *, stop: threading.Event | None = None
+    ) -> StudyRun:
+        """Work on a study that is there.
+
+        Raises:
+            StudyNotFoundError: It is not.
+        """
+        store = Store.writing(request.location)
+        try:
+            study = store.study(name)
+        finally:
+            store.close()
+        return cls(study, request, stop=stop)
 
     def close(self) -> None:
         """Close the connections."""
@@ -116,22 +164,25 @@ class StudyRun:
         left = self.target - outcome.finished
         return left if left > 0 else len(untested_front(self.study, outcome.trials))
 
-    def look(self, stop: threading.Event) -> Machine:
+    def look(self, waits: Callable[[str], None] = _unheard) -> Machine:
         """Look at the machine and choose the workers, or take those of the study's last runs.
 
         Args:
-            stop: Set when the run is to stop.
+            waits: Called with who holds the cores, when they are not free to be measured.
 
         Raises:
             InterruptedRunError: Asked to stop.
-            UsageError: The device that was asked for is not here.
+            UsageError: A device that was asked for is not here.
             RunError: The measurement failed.
         """
         definition, wanted, here = self.study.definition, self.request.wanted, cores()
         before = self._crews_before(here)
         asked = wanted.crew(1, cores=here)
         known = [name for name, kept in before.items() if asked in (None, kept.crew)]
-        seen = probing.look(definition, wanted, cores=here, known=known, stop=stop)
+        with CoreSlots(owner=f"measuring for study {self.study.name}") as slots:
+            if not known and wanted.may_use_cpu:
+                slots.claim(here, stop=self.stop, waits=waits)
+            seen = probing.look(definition, wanted, cores=here, known=known, stop=self.stop)
         name = seen.device_name
         kept = before.get(name) or new_crew(definition, wanted, seen, cores=here)
         kept = keep_crew(self._store, self.study, kept, device_name=name, cores=here)
@@ -168,14 +219,14 @@ class StudyRun:
             )
         return line
 
-    def train(self, machine: Machine, *, stop: threading.Event, observe: Observer) -> None:
+    def train(self, machine: Machine, *, observe: Observer) -> None:
         """Start the workers and see them through.
 
         Raises:
             InterruptedRunError: Asked to stop.
             RunError: The workers could not go on.
         """
-        Supervisor(self._specs(machine), stop=stop, observe=observe).run()
+        Supervisor(self._specs(machine), stop=self.stop, observe=observe).run()
 
     def _specs(self, machine: Machine) -> list[WorkerSpec]:
         location = self.request.location
@@ -185,9 +236,11 @@ class StudyRun:
                 name=name,
                 device=machine.devices[index % len(machine.devices)],
                 threads=machine.threads,
-                storage=location.url,
-                data_folder=self.request.data_folder,
+                location=location,
                 log=files.worker_log(location, self.study.name, name),
+                data_folder=self.request.data_folder,
+                lease_seconds=self.request.lease_seconds,
+                store_patience=self.request.store_patience,
             )
             for index in range(machine.workers)
             for name in [f"worker-{index}"]
@@ -199,12 +252,24 @@ def _budget(request: RunRequest) -> int:
         return request.trials
     if request.definition.configurations:
         return len(request.definition.configurations)
-    if request.location.path.is_file():
-        store = Store.reading(request.location)
-        try:
-            stored = store.find_study(request.definition.name)
-        finally:
-            store.close()
-        if stored is not None:
-            return stored.budget
+    stored = _stored(request)
+    if stored is not None:
+        return stored.budget
     raise UsageError("--trials must be given to begin a search, for example --trials 12")
+
+
+def _stored(request: RunRequest) -> StudyRecord | None:
+    """The study, if it is there."""
+    path = request.location.path
+    if path is not None and not path.is_file():
+        return None
+    try:
+        store = Store.reading(request.location)
+    except WrongStoreError:
+        if path is not None:
+            raise
+        return None
+    try:
+        return store.find_study(request.definition.name)
+    finally:
+        store.close()

@@ -53,7 +53,7 @@ def look(
 
     Args:
         definition: The study.
-        wanted: Device and workers that were asked for.
+        wanted: Devices and workers that were asked for.
         cores: Cores of this machine.
         known: Names of devices on which nothing is to be measured.
         stop: Set when the run is to stop.
@@ -68,7 +68,7 @@ def look(
     asked = wanted.crew(1, cores=cores)
     crews = candidates(cores, most=most) if asked is None else []
     facts = _ask(
-        wanted.device,
+        wanted.devices,
         threads=cores if asked is None else asked.threads,
         question={
             "definition": definition.to_dict(),
@@ -81,7 +81,7 @@ def look(
     )
     if not facts["devices"]:
         raise UsageError(
-            f"device {wanted.device} must be on this machine, but it is not; "
+            f"device {wanted.devices} must be on this machine, but it is not; "
             "`fastrcaps-search doctor` lists what is"
         )
     measured = {

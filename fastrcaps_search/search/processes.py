@@ -15,7 +15,13 @@ from typing import IO, Any
 
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.store.place import STORAGE_VARIABLE
+from fastrcaps_search.store.place import (
+    FILES_VARIABLE,
+    LEASE_SECONDS,
+    PATIENCE_SECONDS,
+    STORAGE_VARIABLE,
+    Location,
+)
 
 ALLOCATOR = {
     # Large tensors come back with every step: glibc would give their pages to the kernel and
@@ -48,23 +54,32 @@ class WorkerSpec:
         name: Name of the worker.
         device: ``cpu`` or ``cuda:N``.
         threads: Threads of torch.
-        storage: The database.
-        data_folder: Folder with image data, if one was named.
+        location: The database and the folder of the checkpoints.
         log: File for what the worker and its libraries print.
+        data_folder: Folder with image data, if one was named.
+        lease_seconds: Silence after which another worker may take over a trial of this one.
+        store_patience: Seconds for which an outage of the database is borne.
     """
 
     study: str
     name: str
     device: str
     threads: int
-    storage: str
-    data_folder: Path | None
+    location: Location
     log: Path
+    data_folder: Path | None = None
+    lease_seconds: float = LEASE_SECONDS
+    store_patience: float = PATIENCE_SECONDS
 
 
 def worker_environment(spec: WorkerSpec, base: Mapping[str, str]) -> dict[str, str]:
     """Environment of a worker: its storage, its card, its threads, its allocator."""
-    found = {**torch_environment(base, threads=spec.threads), STORAGE_VARIABLE: spec.storage}
+    found = {
+        **torch_environment(base, threads=spec.threads),
+        # In the environment: a password must not stand on the command line.
+        STORAGE_VARIABLE: spec.location.url,
+        FILES_VARIABLE: str(spec.location.files),
+    }
     if spec.data_folder is not None:
         found[DATA_VARIABLE] = str(spec.data_folder)
     kind, _, card = known_device(spec.device, base).partition(":")
@@ -174,4 +189,6 @@ def _command(spec: WorkerSpec) -> list[str]:
         *(sys.executable, "-P", "-m", "fastrcaps_search.search.worker"),
         *("--study", spec.study, "--name", spec.name),
         *("--device", known_device(spec.device, os.environ), "--threads", str(spec.threads)),
+        *("--lease-seconds", str(spec.lease_seconds)),
+        *("--store-patience", str(spec.store_patience)),
     ]

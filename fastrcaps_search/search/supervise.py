@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +14,11 @@ from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunErro
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
 
 RESTARTS = 3
-"""Restarts of dead workers in a row, without a finished trial, before the run gives up."""
+"""Restarts of a worker in a row, without an epoch or a trial ended, before the run gives up."""
 FAILURES_IN_A_ROW = 3
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.25
+DOING = {"waiting": "waits", "no_cores": "waits for cores", "testing": "tests"}
 
 
 @dataclass(slots=True)
@@ -25,7 +27,8 @@ class WorkerView:
 
     Attributes:
         name: Name.
-        doing: ``starts``, ``trains``, ``waits``, ``tests`` or ``ended``.
+        doing: ``starts``, ``trains``, ``waits``, ``waits for cores``, ``waits for the database``,
+            ``tests`` or ``ended``.
         trial: Trial at hand.
         policy: Its policy.
         epoch: Last epoch that it ended or is in.
@@ -76,7 +79,7 @@ class Supervisor:
         self._events: queue.Queue[tuple[str, dict[str, Any] | None]] = queue.Queue()
         self._workers: dict[str, WorkerProcess] = {}
         self._progress = Progress()
-        self._restarts = 0
+        self._restarts: Counter[str] = Counter()
         self._failures: list[str] = []
         self._error: FastrcapsError | None = None
 
@@ -124,6 +127,8 @@ class Supervisor:
     def _note(self, name: str, event: dict[str, Any]) -> None:
         view = self._progress.workers[name]
         kind = event["event"]
+        if kind in ("epoch", "complete", "failed"):
+            self._restarts[name] = 0
         if kind == "trial":
             self._progress.workers[name] = WorkerView(
                 name, "trains", event["trial"], event["policy"]
@@ -132,14 +137,15 @@ class Supervisor:
             view.epoch = event["epoch"]
             view.accuracy = event.get("accuracy", view.accuracy)
             view.images_per_second = event.get("images_per_second", view.images_per_second)
-        elif kind in ("waiting", "testing"):
-            doing = {"waiting": "waits", "testing": "tests"}[kind]
-            self._progress.workers[name] = WorkerView(name, doing, event.get("trial"))
+        elif kind in DOING:
+            self._progress.workers[name] = WorkerView(name, DOING[kind], event.get("trial"))
+        elif kind == "store_out":
+            view.doing = "waits for the database"
+        elif kind == "store_back":
+            view.doing = "starts" if view.trial is None else "trains"
         elif kind == "complete":
-            self._restarts = 0
             self._failures.clear()
         elif kind == "failed":
-            self._restarts = 0
             self._note_failure(event)
         elif kind == "error":
             self._note_error(event)
@@ -165,10 +171,10 @@ class Supervisor:
         self._progress.workers[name] = WorkerView(name, "ended")
         if code in (0, InterruptedRunError.exit_code) or self._error or self._stop.is_set():
             return
-        self._restarts += 1
-        if self._restarts > RESTARTS:
+        self._restarts[name] += 1
+        if self._restarts[name] > RESTARTS:
             self._error = RunError(
-                f"workers died {self._restarts} times without finishing a trial (exit code "
+                f"{name} died {self._restarts[name]} times without finishing an epoch (exit code "
                 f"{code}), so the run stops; {worker.spec.log} may say why"
             )
             return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.search.trial import Workplace, checkpoint_folder
+from fastrcaps_search.search.trial import Workplace, checkpoint_folder, claims
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.training.checkpoint import require_fit
 from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.precision import use_precision
@@ -19,28 +21,38 @@ LOG = logging.getLogger("fastrcaps_search.trial")
 def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
     """Store the test accuracy of every run of a trial on the front that has none.
 
+    Args:
+        place: The worker's study and images.
+        claimed: The claim.
+        record: The trial with its epochs, which say whose weights count.
+
     Raises:
         CheckpointError: The weights of a run are missing or damaged.
     """
     for run in record.runs:
         if run.test_accuracy is None:
-            reached = _test_accuracy(place, claimed, run)
+            reached = _test_accuracy(place, claimed, run, claims(record, run=run.run))
             claimed.store_test_accuracy(run.run, reached)
             LOG.info("run %d: test accuracy %.4f", run.run, reached)
 
 
-def _test_accuracy(place: Workplace, claimed: ClaimedTrial, run: RunRecord) -> float:
-    if run.best_epoch is None:
-        raise CheckpointError(f"run {run.run} must have a best epoch to be tested")
+def _test_accuracy(
+    place: Workplace, claimed: ClaimedTrial, run: RunRecord, known: Mapping[int, int]
+) -> float:
+    best = run.best_epoch
+    if best is None or best not in known:
+        raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
     definition, parameters = place.study.definition, claimed.claim.parameters
-    folder = checkpoint_folder(claimed, study=place.study, run=run.run, seed=run.seed)
+    folder = checkpoint_folder(claimed, study=place.study, run=run.run, seed=run.seed, known=known)
     network = build_network(
         definition.network,
         decoder=parameters.decoder,
         weight_sharing=parameters.weight_sharing,
         routing_gradient=definition.routing_gradient,
     )
-    network.load_state_dict(folder.weights(run.best_epoch))
+    weights = folder.weights(best)
+    require_fit(weights, network.state_dict())
+    network.load_state_dict(weights)
     test = place.splits.test
     device = test.labels.device
     kernel = choose_kernel(

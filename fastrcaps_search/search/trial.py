@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -25,6 +25,7 @@ from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
+from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import Splits
 
@@ -42,6 +43,7 @@ class Workplace:
         tell: Called with the name of an event and its facts.
         should_stop: Whether the worker was asked to stop.
         was_suspended: Whether the worker was suspended since this was asked last.
+        use_threads: Called with the threads of a run before it is opened.
     """
 
     study: StudyRecord
@@ -50,6 +52,7 @@ class Workplace:
     tell: Callable[..., None]
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
+    use_threads: Callable[[int], None] = lambda threads: None
 
 
 class TrialTraining:
@@ -72,7 +75,7 @@ class TrialTraining:
 
         Raises:
             InterruptedRunError: Asked to stop; the trial can be continued.
-            DiskError: No room; the trial can be continued.
+            DiskError: No room, not even for the best weights; the trial can be continued.
             StoreError: The store or the lease is lost; the trial can be continued.
             DeviceError: The device gave out; another process can continue the trial.
         """
@@ -84,7 +87,10 @@ class TrialTraining:
             raise
         except Exception as error:
             if devices.is_device_fault(error):
-                raise DeviceError(_first_line(error)) from error
+                raise DeviceError(
+                    f"the device and its memory must last for the training, got: "
+                    f"{_first_line(error)}; the trial goes on from its last checkpoint"
+                ) from error
             # Whatever else a training raises is data about its configuration.
             failure = self._failure(error)
             self._claimed.fail(failure)
@@ -120,7 +126,13 @@ class TrialTraining:
             return done
         seed = self._place.study.seed + index
         setting = self._setting(stored)
-        folder = checkpoint_folder(self._claimed, study=self._place.study, run=index, seed=seed)
+        folder = checkpoint_folder(
+            self._claimed,
+            study=self._place.study,
+            run=index,
+            seed=seed,
+            known=self._known(index),
+        )
         result = None
         while result is None:
             try:
@@ -132,13 +144,25 @@ class TrialTraining:
         folder.keep_only_weights(result.best_epoch)
         return result
 
+    def _known(self, index: int) -> dict[int, int]:
+        """The claim whose checkpoint counts, by epoch."""
+        known = claims(self._record, run=index)
+        # The holder before this one may have died between a checkpoint and its row. It had
+        # continued exactly the rows that are stored, and nobody has held the trial since. A
+        # checkpoint without a row of a claim before that one may continue rows that are no more.
+        known[max(known, default=0) + 1] = self._claimed.claim.token - 1
+        return known
+
     def _refresh(self) -> None:
         """Read the trial again as it is stored."""
         store, study = self._claimed.store, self._place.study
         (self._record,) = store.trials(study, epochs=True, number=self._record.number)
 
     def _setting(self, stored: RunRecord | None) -> RunSetting:
-        """Where the run trains; a continued one with the threads and kernels it was begun with."""
+        """Where the run trains; a continued one with the threads and kernels it was begun with.
+
+        The threads are never more than this machine has cores.
+        """
         device = self._place.splits.training.labels.device
         before = None if stored is None else stored.setting
         kernel = choose_kernel(
@@ -147,14 +171,21 @@ class TrialTraining:
             precision=self._plan.precision,
             stored=None if before is None else before.kernel,
         )
+        threads = self._place.threads if before is None else min(before.threads, cores())
+        self._place.use_threads(threads)
         return devices.run_setting(
-            device,
-            precision=str(self._plan.precision),
-            threads=self._place.threads if before is None else before.threads,
-            kernel=kernel,
+            device, precision=str(self._plan.precision), threads=threads, kernel=kernel
         )
 
     def _open(self, index: int, seed: int, setting: RunSetting, folder: CheckpointFolder) -> Run:
+        run = self._build(seed, setting.kernel, folder, self._hooks(index, setting))
+        self._claimed.begin_run(index, seed=seed, setting=setting, fresh=not run.epochs)
+        self._agree(index, run, setting, folder)
+        return run
+
+    def _hooks(self, index: int, setting: RunSetting) -> Hooks:
+        place = self._place
+
         def on_epoch(metrics: EpochMetrics) -> None:
             self._claimed.store_epoch(index, metrics, setting=setting)
             self._told(index, metrics)
@@ -164,12 +195,15 @@ class TrialTraining:
                 "progress", epoch=epoch, images=images, images_per_second=round(per_second, 1)
             )
 
-        place = self._place
-        hooks = Hooks(on_epoch, on_progress, place.should_stop, place.was_suspended)
-        run = self._build(seed, setting.kernel, folder, hooks)
-        self._claimed.begin_run(index, seed=seed, setting=setting, fresh=not run.epochs)
-        self._agree(index, run, setting)
-        return run
+        def should_stop() -> bool:
+            self._claimed.require_held()
+            return place.should_stop()
+
+        def on_unsaved(epoch: int, error: DiskError) -> None:
+            LOG.warning("run %d epoch %d: %s", index, epoch, error)
+            place.tell("unsaved", epoch=epoch, reason=str(error))
+
+        return Hooks(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved)
 
     def _build(self, seed: int, kernel: str, folder: CheckpointFolder, hooks: Hooks) -> Run:
         """The run at its last checkpoint; from the start where that does not fit."""
@@ -187,7 +221,7 @@ class TrialTraining:
             folder.remove()
             return build()
 
-    def _agree(self, index: int, run: Run, setting: RunSetting) -> None:
+    def _agree(self, index: int, run: Run, setting: RunSetting, folder: CheckpointFolder) -> None:
         """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""
         last = len(run.epochs)
         stored = {e.metrics.epoch for e in self._record.epochs if e.run == index}
@@ -195,6 +229,8 @@ class TrialTraining:
             self._claimed.forget_epochs_after(index, last)
         for metrics in run.epochs:
             if metrics.epoch not in stored:
+                # Its row will say that this claim has stored it.
+                folder.adopt(metrics.epoch)
                 self._claimed.store_epoch(index, metrics, setting=setting)
         if last:
             LOG.info("run %d continues at epoch %d from its checkpoint", index, last + 1)
@@ -217,7 +253,7 @@ class TrialTraining:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _done(stored: RunRecord | None) -> RunResult | None:
@@ -232,10 +268,23 @@ def _done(stored: RunRecord | None) -> RunResult | None:
     )
 
 
+def claims(record: TrialRecord, *, run: int) -> dict[int, int]:
+    """The claim that stored each epoch of a run."""
+    return {row.metrics.epoch: row.token for row in record.epochs if row.run == run}
+
+
 def checkpoint_folder(
-    claimed: ClaimedTrial, *, study: StudyRecord, run: int, seed: int
+    claimed: ClaimedTrial, *, study: StudyRecord, run: int, seed: int, known: Mapping[int, int]
 ) -> CheckpointFolder:
-    """Checkpoints of one run, marked so that no other study's are ever read."""
+    """Checkpoints of one run, marked so that no other study's are ever read.
+
+    Args:
+        claimed: The claim, under which checkpoints are written.
+        study: The study.
+        run: Index of the run.
+        seed: Its seed.
+        known: The claim whose checkpoint counts, by epoch.
+    """
     claim = claimed.claim
     return CheckpointFolder(
         files.run_folder(claimed.store.location, study.name, claim.number, run),
@@ -246,4 +295,6 @@ def checkpoint_folder(
             "seed": str(seed),
             "configuration": claim.configuration_key,
         },
+        claim=claim.token,
+        known=known,
     )

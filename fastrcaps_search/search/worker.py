@@ -31,14 +31,19 @@ from fastrcaps_search.errors import (
     LeaseLostError,
 )
 from fastrcaps_search.search import files
+from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.store.admission import Admitted, Door, Duty
-from fastrcaps_search.store.lease import Claim, ClaimedTrial
-from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
-from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
+from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
+from fastrcaps_search.store.records import Failure, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import cores
 
 WAIT_SECONDS = 0.5
 DEVICE_EXIT_CODE = 75
+DEVICE_RETRIES = 2
+"""Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
 Tell = Callable[..., None]
 """Called with the name of an event and its facts."""
 LOG = logging.getLogger("fastrcaps_search.trial")
@@ -54,8 +59,12 @@ class Worker:
         device: ``cpu`` or ``cuda:N``.
         threads: Threads of torch.
         data_folder: Folder with image data.
+        lease_seconds: Silence after which another worker may take over a trial of this one.
         tell: Called with the name of an event and its facts.
         stop: Set when the worker is to stop.
+
+    Raises:
+        InterruptedRunError: Asked to stop while there was no free core.
     """
 
     def __init__(
@@ -67,26 +76,40 @@ class Worker:
         device: str,
         threads: int,
         data_folder: Path | None,
+        lease_seconds: float,
         tell: Tell,
         stop: threading.Event,
     ) -> None:
+        self._store = store
+        self._study = study
+        self._tell = tell
+        self._stop = stop
+        self._threads = threads
+        # A card is its own: only threads that compute on cores need slots.
+        self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
+        self._use_threads(threads)
         # Torch takes seconds to import; the signals are in place before.
         from fastrcaps_search.search.suggest import propose
         from fastrcaps_search.search.trial import Workplace
         from fastrcaps_search.training.device import SuspensionWatch
         from fastrcaps_search.training.stage import stage
 
-        self._store = store
-        self._study = study
-        self._tell = tell
-        self._stop = stop
         watch = SuspensionWatch()
         signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
         # Of several cards this process sees only its own.
         kind = device.partition(":")[0]
         splits = stage(study.definition, device=kind, threads=threads, folder=data_folder)
-        self._place = Workplace(study, splits, threads, tell, stop.is_set, watch)
-        self._door = Door(store, study, worker=name, device=device, propose=propose)
+        self._place = Workplace(
+            study, splits, threads, tell, stop.is_set, watch, self._use_threads
+        )
+        self._door = Door(
+            store,
+            study,
+            worker=name,
+            device=device,
+            propose=propose,
+            lease_seconds=lease_seconds,
+        )
 
     def work(self) -> None:
         """Work until nothing is left to claim.
@@ -98,6 +121,7 @@ class Worker:
         """
         told_waiting = False
         while not self._stop.is_set():
+            self._use_threads(self._threads)
             admitted = self._door.next()
             if admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
                 self._tell(str(admitted.duty))
@@ -106,6 +130,7 @@ class Worker:
                 if not told_waiting:
                     self._tell("waiting", held=self._held())
                 told_waiting = True
+                self._free_cores()
                 self._stop.wait(WAIT_SECONDS)
                 continue
             told_waiting = False
@@ -113,21 +138,37 @@ class Worker:
         raise InterruptedRunError("stopped on request")
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections and give the cores back."""
         self._door.close()
+        self._free_cores()
+
+    def _use_threads(self, threads: int) -> None:
+        """Hold as many cores as threads, once there are so many free ones."""
+        if self._slots is None:
+            return
+        wanted = min(threads, cores())
+        self._slots.claim(
+            wanted,
+            stop=self._stop,
+            waits=lambda holders: self._tell("no_cores", cores=wanted, held=holders),
+        )
+
+    def _free_cores(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
 
     def _held(self) -> str:
         """Who holds the trials that are waited for."""
         return ", ".join(
             f"trial {lease.number} ({lease.worker}, process {lease.pid} on {lease.host_name})"
-            for lease in self._store.leases(self._study)
+            for lease in live_leases(self._store.leases(self._study))
         )
 
     def _do(self, admitted: Admitted, claim: Claim) -> None:
         claimed = ClaimedTrial(self._store, claim)
         log = files.trial_log(self._store.location, self._study.name, claim.number)
         try:
-            with _logging_to(log):
+            with _logging_to(log), claimed.renewed():
                 if admitted.duty is Duty.TEST:
                     self._test(claimed)
                 else:
@@ -137,7 +178,9 @@ class Worker:
             self._tell("lost", trial=claim.number)
             return
         except BaseException:
-            claimed.release()
+            # When that fails, others see that this process is no more.
+            with suppress(FastrcapsError):
+                claimed.release()
             raise
         self._door.settle()
 
@@ -154,18 +197,35 @@ class Worker:
         )
         self._tell("trial", trial=claim.number, policy=claim.parameters.described)
         (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
-        failure = TrialTraining(self._place, claimed, record).train()
+        try:
+            failure = TrialTraining(self._place, claimed, record).train()
+        except DeviceError as error:
+            self._note_device_fault(claimed, error)
+            raise
         if failure is None:
             self._tell("complete", trial=claim.number)
         else:
             self._tell("failed", trial=claim.number, reason=failure.message)
+
+    def _note_device_fault(self, claimed: ClaimedTrial, error: DeviceError) -> None:
+        """Count it; a trial that has had its attempts ends as failed."""
+        faults = claimed.note_device_fault()
+        LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
+        if faults <= DEVICE_RETRIES:
+            self._tell("fault", attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error))
+            return
+        number = claimed.claim.number
+        reason = f"{error} ({faults} attempts)"
+        log = files.trial_log(self._store.location, self._study.name, number)
+        claimed.fail(Failure("device", reason, traceback.format_exc(), str(log)))
+        self._tell("failed", trial=number, reason=reason)
 
     def _test(self, claimed: ClaimedTrial) -> None:
         from fastrcaps_search.search.testing import read_test_set
 
         number = claimed.claim.number
         self._tell("testing", trial=number)
-        (record,) = self._store.trials(self._study, number=number)
+        (record,) = self._store.trials(self._study, epochs=True, number=number)
         try:
             read_test_set(self._place, claimed, record)
         except CheckpointError as error:
@@ -204,27 +264,38 @@ def main() -> int:
     tell = _teller(_private_stdout())
     LOG.setLevel(logging.INFO)
     LOG.propagate = False
+    location = locate(os.environ[STORAGE_VARIABLE], files=os.environ.get(FILES_VARIABLE))
     try:
-        _work(arguments, tell=tell, stop=stop)
+        _work(arguments, location, tell=tell, stop=stop)
     except DeviceError:
         # Not told as an error: the supervisor starts a fresh process, a few times.
-        _log_trace()
+        _log_trace(location)
         return DEVICE_EXIT_CODE
     except FastrcapsError as error:
-        _log_trace()
+        _log_trace(location)
         tell("error", message=str(error), exit_code=error.exit_code)
         return error.exit_code
+    except Exception:
+        _log_trace(location)
+        return FastrcapsError.exit_code
     return 0
 
 
-def _log_trace() -> None:
+def _log_trace(location: Location) -> None:
     """Write the trace to the worker's log, unless the disk that holds it is full."""
     with suppress(OSError):
-        traceback.print_exc()
+        sys.stderr.write(location.redacted(traceback.format_exc()))
 
 
-def _work(arguments: argparse.Namespace, *, tell: Tell, stop: threading.Event) -> None:
-    store = Store.writing(locate(os.environ[STORAGE_VARIABLE]))
+def _work(
+    arguments: argparse.Namespace, location: Location, *, tell: Tell, stop: threading.Event
+) -> None:
+    patience = Patience(
+        arguments.store_patience,
+        stop,
+        lambda reason: tell("store_out", reason=reason) if reason else tell("store_back"),
+    )
+    store = Store.writing(location, patience=patience)
     folder = os.environ.get(DATA_VARIABLE)
     try:
         worker = Worker(
@@ -234,6 +305,7 @@ def _work(arguments: argparse.Namespace, *, tell: Tell, stop: threading.Event) -
             device=arguments.device,
             threads=arguments.threads,
             data_folder=Path(folder) if folder else None,
+            lease_seconds=arguments.lease_seconds,
             tell=tell,
             stop=stop,
         )
@@ -251,6 +323,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--threads", required=True, type=int)
+    parser.add_argument("--lease-seconds", required=True, type=float)
+    parser.add_argument("--store-patience", required=True, type=float)
     return parser
 
 

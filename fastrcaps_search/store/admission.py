@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
-import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.enter import admission_lock
+from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim, identity
+from fastrcaps_search.store.lease import Claim, failure_values, identity
+from fastrcaps_search.store.lock import AdmissionLock
 from fastrcaps_search.store.mirror import Mirror
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.records import (
+    Failure,
+    LeaseRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+)
 from fastrcaps_search.store.store import Store, read_leases, read_trials
 from fastrcaps_search.store.summary import untested_front
+
+MOST_DEATHS = 10
+"""Workers in a row that may die in one epoch of a trial before it counts as its own fault."""
 
 
 class Duty(StrEnum):
@@ -52,17 +64,27 @@ class Door:
         worker: Name of the worker.
         device: Device that it trains on.
         propose: Gives the next assignment.
+        lease_seconds: Silence after which another worker may take over what is claimed here.
     """
 
     def __init__(
-        self, store: Store, study: StudyRecord, *, worker: str, device: str, propose: Proposal
+        self,
+        store: Store,
+        study: StudyRecord,
+        *,
+        worker: str,
+        device: str,
+        propose: Proposal,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._store = store
         self._study = study
         self._worker = worker
         self._device = device
         self._propose = propose
-        self._mirror = Mirror(store.location)
+        self._lease_seconds = lease_seconds
+        self._lock = AdmissionLock(store.location, store.engine, study.name)
+        self._mirror = store.patience(lambda: Mirror(store.location))
         self._me = ProcessIdentity.current()
         self._untestable: set[int] = set()
 
@@ -75,58 +97,128 @@ class Door:
         self._mirror.close()
 
     def next(self) -> Admitted:
-        """Claim what is to be done next: interrupted trials first, then new ones."""
-        with admission_lock(self._store.location):
-            budget = self._store.study(self._study.name).budget
-            with self._store.transaction() as connection:
-                admitted = self._decide(connection, budget)
-            if admitted.duty is Duty.TRAIN:
-                self._repair()
+        """Claim what is to be done next: interrupted trials first, then new ones.
+
+        Raises:
+            StudyMismatchError: The study has been defined anew.
+            StoreError: The database cannot be used.
+        """
+        nonce = uuid.uuid4().hex
+        admitted = self._store.patience(lambda: self._admit(nonce))
+        if admitted.duty is Duty.TRAIN:
+            self.settle()
         return admitted
 
     def settle(self) -> None:
-        """Tell Optuna what has ended here."""
-        with admission_lock(self._store.location):
-            self._repair()
+        """Tell Optuna what has ended here, and what has begun."""
+        self._store.patience(self._repair)
 
     def _repair(self) -> None:
-        self._mirror.repair(self._study, self._store.trials(self._study))
+        with self._lock.held():
+            # Not through the store's own patience: the lock is held.
+            trials = self._store.try_once(
+                lambda connection: read_trials(connection, self._study.study_id)
+            )
+            self._mirror.repair(self._study, trials)
 
-    def _decide(self, connection: Connection, budget: int) -> Admitted:
-        trials = read_trials(connection, self._study.study_id)
+    def _admit(self, nonce: str) -> Admitted:
+        with self._lock.transaction() as connection:
+            return self._earlier(connection, nonce) or self._decide(connection, nonce)
+
+    def _earlier(self, connection: Connection, nonce: str) -> Admitted | None:
+        """What an attempt claimed whose answer was lost on its way."""
+        table = schema.leases
+        query = select(table.c.number, table.c.token).where(table.c.nonce == nonce)
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        (trial,) = read_trials(connection, self._study.study_id, number=row.number)
+        claim = self._described(trial.number, row.token, trial.parameters, trial.configuration_key)
+        return Admitted(Duty.TEST if trial.is_finished else Duty.TRAIN, claim)
+
+    def _decide(self, connection: Connection, nonce: str) -> Admitted:
+        budget = self._budget(connection)
         held = self._reap(connection)
+        # After the reaping, which may have ended a trial.
+        trials = read_trials(connection, self._study.study_id)
         running = [trial for trial in trials if not trial.is_finished]
         for trial in running:
             if trial.number not in held:
-                return Admitted(Duty.TRAIN, self._claim(connection, trial))
+                return Admitted(Duty.TRAIN, self._claim(connection, nonce, trial))
         finished = len(trials) - len(running)
         if len(trials) < budget:
             proposal = self._propose(self._study, trials)
             if proposal is not None:
-                return Admitted(Duty.TRAIN, self._claim_new(connection, len(trials), *proposal))
+                claim = self._claim_new(connection, nonce, len(trials), *proposal)
+                return Admitted(Duty.TRAIN, claim)
         if running:
             return Admitted(Duty.WAIT)
-        return self._after_training(connection, trials, held, exhausted=finished < budget)
+        exhausted = finished < budget
+        return self._after_training(connection, nonce, trials, held, exhausted=exhausted)
+
+    def _budget(self, connection: Connection) -> int:
+        """The study's budget, with a lock against a new definition while this one is used."""
+        table = schema.studies
+        query = select(table.c.budget, table.c.uid).where(table.c.study_id == self._study.study_id)
+        row = connection.execute(query.with_for_update(read=True)).one_or_none()
+        if row is None or row.uid != self._study.uid:
+            raise StudyMismatchError(
+                f'study "{self._study.name}" must be the one that this worker has joined, but it '
+                "was defined anew before its first trial; start the worker again"
+            )
+        return int(row.budget)
 
     def _reap(self, connection: Connection) -> set[int]:
-        """Remove the leases of dead processes; the numbers of the trials still held."""
+        """Remove the leases of lost workers; the numbers of the trials still held."""
         held = set()
         for lease in read_leases(connection, self._study.study_id):
+            table = schema.leases
+            key = (table.c.study_id == self._study.study_id) & (table.c.number == lease.number)
             if identity(lease).is_known_dead:
-                table = schema.leases
-                connection.execute(
-                    table.delete().where(
-                        table.c.study_id == self._study.study_id,
-                        table.c.number == lease.number,
-                    )
-                )
+                connection.execute(table.delete().where(key))
+                self._note_death(connection, lease)
+            elif lease.is_lost:
+                connection.execute(table.delete().where(key))
             else:
                 held.add(lease.number)
+                if lease.is_silent and lease.suspected_seconds is None:
+                    connection.execute(table.update().where(key).values(suspected_at=now()))
         return held
+
+    def _note_death(self, connection: Connection, lease: LeaseRecord) -> None:
+        """Count a worker that died while it trained; end a trial that kills them one by one."""
+        table = schema.trials
+        key = (
+            (table.c.study_id == self._study.study_id)
+            & (table.c.number == lease.number)
+            & (table.c.state == TrialState.RUNNING)
+        )
+        connection.execute(table.update().where(key).values(deaths=table.c.deaths + 1))
+        deaths = connection.scalar(select(table.c.deaths).where(key))
+        if deaths is None or deaths < MOST_DEATHS:
+            return
+        failure = Failure(
+            "workers died",
+            f"{deaths} workers in a row died in an epoch of this trial, maybe for want of memory",
+            f"the last one was {lease.worker}, process {lease.pid} on {lease.host_name}",
+            "",
+        )
+        connection.execute(
+            table.update()
+            .where(key)
+            # The next token, in case that one of them is not dead after all.
+            .values(
+                state=str(TrialState.FAILED),
+                token=table.c.token + 1,
+                finished_at=now(),
+                **failure_values(failure),
+            )
+        )
 
     def _after_training(
         self,
         connection: Connection,
+        nonce: str,
         trials: Sequence[TrialRecord],
         held: set[int],
         *,
@@ -135,11 +227,16 @@ class Door:
         """With every trial ended, the test accuracies of the front are left to be read."""
         for number in untested_front(self._study, trials):
             if number not in held | self._untestable:
-                return Admitted(Duty.TEST, self._claim(connection, trials[number]))
+                return Admitted(Duty.TEST, self._claim(connection, nonce, trials[number]))
         return Admitted(Duty.EXHAUSTED if exhausted else Duty.DONE)
 
     def _claim_new(
-        self, connection: Connection, number: int, parameters: TrialParameters, key: str
+        self,
+        connection: Connection,
+        nonce: str,
+        number: int,
+        parameters: TrialParameters,
+        key: str,
     ) -> Claim:
         connection.execute(
             insert(schema.trials).values(
@@ -149,12 +246,12 @@ class Door:
                 configuration_key=key,
                 state=str(TrialState.RUNNING),
                 token=1,
-                created_at=time.time(),
+                created_at=now(),
             )
         )
-        return self._lease(connection, number, 1, parameters, key)
+        return self._lease(connection, nonce, self._described(number, 1, parameters, key))
 
-    def _claim(self, connection: Connection, trial: TrialRecord) -> Claim:
+    def _claim(self, connection: Connection, nonce: str, trial: TrialRecord) -> Claim:
         token = trial.token + 1
         table = schema.trials
         connection.execute(
@@ -162,29 +259,27 @@ class Door:
             .where(table.c.study_id == self._study.study_id, table.c.number == trial.number)
             .values(token=token)
         )
-        return self._lease(
-            connection, trial.number, token, trial.parameters, trial.configuration_key
-        )
+        claim = self._described(trial.number, token, trial.parameters, trial.configuration_key)
+        return self._lease(connection, nonce, claim)
 
-    def _lease(
-        self,
-        connection: Connection,
-        number: int,
-        token: int,
-        parameters: TrialParameters,
-        key: str,
-    ) -> Claim:
+    def _lease(self, connection: Connection, nonce: str, claim: Claim) -> Claim:
         connection.execute(
             insert(schema.leases).values(
-                study_id=self._study.study_id,
-                number=number,
-                token=token,
-                worker=self._worker,
-                device=self._device,
-                claimed_at=time.time(),
+                study_id=claim.study_id,
+                number=claim.number,
+                token=claim.token,
+                worker=claim.worker,
+                device=claim.device,
+                claimed_at=now(),
+                renewed_at=now(),
+                lease_seconds=claim.lease_seconds,
+                nonce=nonce,
                 **asdict(self._me),
             )
         )
+        return claim
+
+    def _described(self, number: int, token: int, parameters: TrialParameters, key: str) -> Claim:
         return Claim(
             study_id=self._study.study_id,
             number=number,
@@ -193,4 +288,5 @@ class Door:
             device=self._device,
             parameters=parameters,
             configuration_key=key,
+            lease_seconds=self._lease_seconds,
         )

@@ -6,13 +6,13 @@ The first choice is kept, so that all seconds of the study on that device compar
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
@@ -56,38 +56,36 @@ class KeptCrew:
 
 def kept_crews(store: Store, study: StudyRecord, *, cores: int) -> dict[str, KeptCrew]:
     """Crews of the study on machines of so many cores, by the name of the device."""
-    with store.transaction() as connection:
-        return _read(connection, study, cores)
+    return store.do(lambda connection: _read(connection, study, cores))
 
 
 def has_crews(store: Store, study: StudyRecord) -> bool:
     """Whether the study has kept a crew on any machine."""
     table = schema.crews
     query = select(table.c.study_id).where(table.c.study_id == study.study_id).limit(1)
-    with store.transaction() as connection:
-        return connection.scalar(query) is not None
+    return store.do(lambda connection: connection.scalar(query)) is not None
 
 
 def keep_crew(
     store: Store, study: StudyRecord, kept: KeptCrew, *, device_name: str, cores: int
 ) -> KeptCrew:
     """Store the study's crew on a device, unless it has one there; the one that stands."""
-    with store.transaction() as connection:
-        found = _read(connection, study, cores).get(device_name)
-        if found is not None:
-            return found
-        connection.execute(
-            schema.crews.insert().values(
-                study_id=study.study_id,
-                device_name=device_name,
-                cores=cores,
-                workers=kept.crew.workers,
-                threads=kept.crew.threads,
-                measured=json.dumps(_to_json(kept)),
-                chosen_at=time.time(),
-            )
-        )
-    return kept
+    values = {
+        "study_id": study.study_id,
+        "device_name": device_name,
+        "cores": cores,
+        "workers": kept.crew.workers,
+        "threads": kept.crew.threads,
+        "measured": json.dumps(_to_json(kept)),
+        "chosen_at": now(),
+    }
+
+    def keep(connection: Connection) -> KeptCrew:
+        # Two runs that begin at once both choose; the first one's choice stands.
+        schema.insert_unless_there(connection, schema.crews, values)
+        return _read(connection, study, cores)[device_name]
+
+    return store.do(keep)
 
 
 def _read(connection: Connection, study: StudyRecord, cores: int) -> dict[str, KeptCrew]:

@@ -1,38 +1,111 @@
-"""Databases: their URLs, their connections, and their errors in one line."""
+"""Connections to a database: how they are opened, and their settings."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import ArgumentError
 
-from fastrcaps_search.errors import DiskError, ReadOnlyStoreError, StoreError, WrongStoreError
+from fastrcaps_search.errors import StoreError, UsageError, WrongStoreError
 from fastrcaps_search.store.place import Location
 
-BUSY_SECONDS = 60.0
+BUSY_SECONDS = 20.0
+"""Longest wait for SQLite's write lock, and for a lock of PostgreSQL, in one attempt."""
+IDLE_SECONDS = 15.0
+"""PostgreSQL ends the transaction of a client that is silent for so long: a suspended worker must
+not hold the study's lock."""
+CONNECT_SECONDS = 10
+POOLED = 2
+"""Connections of a process: its own and the one of the thread that renews its lease."""
+# A peer that has gone without a word is noticed within half a minute, not after two hours.
+KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 
 
-def writing_engine(location: Location) -> Engine:
-    """Connections whose every transaction takes the write lock at its start.
+def writing_engine(location: Location, *, create: bool = False) -> Engine:
+    """Connections to read and write.
 
-    The file and its tables must exist already, or be created under the admission lock.
+    Args:
+        location: The database.
+        create: Whether an SQLite file may be made; the admission lock must be held.
+
+    Raises:
+        UsageError: The driver of the database is not installed.
     """
-    engine = sqlalchemy.create_engine(location.url, connect_args={"timeout": BUSY_SECONDS})
-    make_immediate(engine)
+    engine = _engine(writing_url(location, create=create), **engine_settings(location))
+    prepare_writing(engine, location)
     return engine
 
 
-def make_immediate(engine: Engine) -> None:
+def writing_url(location: Location, *, create: bool = False) -> URL:
+    """SQLAlchemy's URL to read and write."""
+    if location.path is None:
+        return sqlalchemy.make_url(location.url)
+    # Without the mode, a file that was removed meanwhile would be made again, empty.
+    return _sqlite_url(location.path, mode="rwc" if create else "rw")
+
+
+def engine_settings(location: Location) -> dict[str, Any]:
+    """Arguments of ``create_engine`` that suit the database."""
+    if location.path is not None:
+        return {"connect_args": {"timeout": BUSY_SECONDS}}
+    return {
+        "pool_pre_ping": True,
+        "pool_size": POOLED,
+        "max_overflow": 0,
+        "connect_args": {
+            "connect_timeout": CONNECT_SECONDS,
+            "application_name": "fastrcaps-search",
+            **KEEPALIVE,
+        },
+    }
+
+
+def prepare_writing(engine: Engine, location: Location) -> None:
+    """Set up each new connection of an engine, ours or Optuna's."""
+    if location.path is not None:
+        _make_immediate(engine, location.path)
+        return
+    statements = (
+        # PGTZ would win over an option of the connection.
+        "SET TIME ZONE 'UTC'",
+        f"SET lock_timeout = '{BUSY_SECONDS:g}s'",
+        f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'",
+    )
+    _on_connect(engine, statements)
+
+
+def _on_connect(engine: Engine, statements: tuple[str, ...]) -> None:
+    """Run statements on each new connection of a server, for as long as it lives."""
+
+    def connected(connection: Any, record: object) -> None:  # noqa: ANN401  # any driver's
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        # A rollback would take the settings back.
+        connection.commit()
+
+    event.listen(engine, "connect", connected)
+
+
+def _make_immediate(engine: Engine, path: Path) -> None:
     """Begin every transaction with the write lock, and keep a write-ahead log.
 
     SQLite ignores ``SELECT .. FOR UPDATE``: two transactions that read before they write would
     both believe their reading.
     """
+    opened: dict[str, tuple[int, int]] = {}
 
     def connected(connection: sqlite3.Connection, record: object) -> None:
         connection.isolation_level = None
@@ -42,16 +115,44 @@ def make_immediate(engine: Engine) -> None:
         # A commit is on the disk before the files that it makes superfluous are removed.
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
+        _require_same(path, opened)
 
     def begun(connection: sqlalchemy.Connection) -> None:
+        _require_same(path, opened)
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
 
 
+def _require_same(path: Path, opened: dict[str, tuple[int, int]]) -> None:
+    """Refuse to write into a file that has no name any more: nobody would read it.
+
+    Args:
+        path: The SQLite file.
+        opened: Device and inode of the file that was opened first, kept here.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116  # called for every transaction
+    except FileNotFoundError:
+        raise removed(path) from None
+    except OSError:
+        return
+    identity = (found.st_dev, found.st_ino)
+    if opened.setdefault("file", identity) != identity:
+        raise removed(path)
+
+
+def removed(path: Path) -> StoreError:
+    """The error for a database file that is no longer the one that was opened."""
+    return StoreError(
+        f"{path} must stay in its place while it is used, but the file was removed or replaced; "
+        "put it back with its -wal file, or begin anew with another --storage"
+    )
+
+
 def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
-    """Connections that can only read; the file must exist.
+    """Connections that can only read; an SQLite file must exist.
 
     Args:
         location: The database.
@@ -60,56 +161,41 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
 
     Raises:
         WrongStoreError: No such file.
+        UsageError: The driver of the database is not installed.
     """
-    if location.path.is_dir():
+    path = location.path
+    if path is None:
+        engine = _engine(writing_url(location), **engine_settings(location))
+        statements = ("SET TIME ZONE 'UTC'", "SET default_transaction_read_only = on")
+        _on_connect(engine, statements)
+        return engine
+    if path.is_dir():
         raise WrongStoreError(
-            f"{location.path} must be a database, got a folder; name a file with --storage, "
-            f"for example {location.path / 'fastrcaps.db'}"
+            f"{path} must be a database, got a folder; name a file with --storage, "
+            f"for example {path / 'fastrcaps.db'}"
         )
-    if not location.path.is_file():
+    if not path.is_file():
         raise WrongStoreError(
-            f"{location.path} must be a database with a study, got no such file; start one with "
+            f"{path} must be a database with a study, got no such file; start one with "
             "`fastrcaps-search run`, or name another with --storage"
         )
-    quoted = str(location.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    url = sqlalchemy.URL.create(
-        "sqlite",
-        database=f"file:{quoted}",
-        query={"mode": "ro", "uri": "true", **({"immutable": "1"} if immutable else {})},
-    )
-    return sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    options = {"immutable": "1"} if immutable else {}
+    return _engine(_sqlite_url(path, mode="ro", **options), **engine_settings(location))
 
 
-@contextmanager
-def store_errors(location: Location) -> Iterator[None]:
-    """Turn what SQLAlchemy raises into one line that names the database."""
+def _sqlite_url(path: Path, **options: str) -> URL:
+    quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return URL.create("sqlite", database=f"file:{quoted}", query={**options, "uri": "true"})
+
+
+def _engine(url: URL, **settings: Any) -> Engine:  # noqa: ANN401  # create_engine's own
     try:
-        yield
-    except SQLAlchemyError as error:
-        raise _translated(error, location) from error
-
-
-def _translated(error: SQLAlchemyError, location: Location) -> DiskError | StoreError:
-    cause = str(error.orig) if isinstance(error, DBAPIError) and error.orig else str(error)
-    cause = cause.splitlines()[0]
-    path = location.path
-    if "disk is full" in cause:
-        return DiskError(
-            f"{path}: the disk must have room for the database, got: {cause}; "
-            "free some space and run the same line again, nothing is lost"
-        )
-    if "readonly" in cause or "read-only" in cause or "unable to open" in cause:
-        return ReadOnlyStoreError(
-            f"{path} must be writable, and so must its folder, got: {cause}; "
-            "mend that, or name another database with --storage"
-        )
-    if "not a database" in cause or "malformed" in cause:
-        return WrongStoreError(
-            f"{path} must be an SQLite database, got: {cause}; name another with --storage"
-        )
-    if "locked" in cause:
-        return StoreError(
-            f"{path} must be free for writing within {BUSY_SECONDS:g} s, got: {cause}; "
-            "stop the program that holds it"
-        )
-    return StoreError(f"{path}: the database refused a request: {cause}")
+        return sqlalchemy.create_engine(url, **settings)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"PostgreSQL needs the driver {error.name}, which is not installed; "
+            "pip install 'fastrcaps-search[postgresql]'"
+        ) from None
+    except (ArgumentError, TypeError, ValueError):
+        # The trace would hold the URL.
+        raise UsageError("storage must be a URL whose options the database driver knows") from None

@@ -1,46 +1,30 @@
-"""Creating a study, or joining the stored one, under the study's admission lock."""
+"""Creating a study, or joining the stored one, under a lock."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import sqlalchemy
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert, select
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.differences import difference
-from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.engine import reading_engine, writing_engine
+from fastrcaps_search.store.lock import AdmissionLock
 from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 
 OPTUNA_TABLE = "studies"
-
-
-@contextmanager
-def admission_lock(location: Location) -> Iterator[None]:
-    """Hold the door: the kernel opens it again when a holder dies."""
-    try:
-        location.path.parent.mkdir(parents=True, exist_ok=True)
-        file = location.lock_path.open("a")
-    except OSError as error:
-        kind = DiskError if error.errno == errno.ENOSPC else StoreError
-        raise kind(
-            f"{location.path.parent} must be a folder that can be written, got: {error.strerror}; "
-            "mend it, or name another database with --storage"
-        ) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+FIRST_WAIT_SECONDS = 300.0
+"""Longest wait for others that enter: each makes the tables, or sees that they are there."""
 
 
 def enter_study(
@@ -49,7 +33,7 @@ def enter_study(
     """Create the study, or join the stored one of that name and raise its budget.
 
     Args:
-        location: Database; created with its tables when missing.
+        location: Database; an SQLite file is created when missing, and tables always.
         definition: What is asked now.
         seed: Seed asked now; ``None`` takes the stored one, or 0.
         budget: Trials asked now; the largest number ever asked is stored.
@@ -58,33 +42,57 @@ def enter_study(
         StudyMismatchError: The stored study has another definition or seed.
         StoreError: The database is not ours to write.
     """
-    with admission_lock(location):
-        if location.path.exists():
-            _check_ours(location)
-        mirror = Mirror(location, create=True)
-        try:
-            engine = writing_engine(location)
-            with store_errors(location):
-                schema.create(engine)
-                schema.check(engine, shown=str(location.path))
-            store = Store(location, engine)
-            try:
-                return _enter(store, mirror, definition, seed=seed, budget=budget)
-            finally:
-                store.close()
-        finally:
-            mirror.close()
+    _make_folder(location)
+    engine = writing_engine(location, create=True)
+    lock = AdmissionLock(location, engine, "", FIRST_WAIT_SECONDS, FIRST_WAIT_SECONDS)
+    try:
+        with lock.held():
+            return _create_and_enter(Store(location, engine), definition, seed=seed, budget=budget)
+    finally:
+        engine.dispose()
+
+
+def _make_folder(location: Location) -> None:
+    if location.path is None:
+        return
+    folder = location.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind = DiskError if error.errno == errno.ENOSPC else StoreError
+        raise kind(
+            f"{folder} must be a folder that can be written, got: {error.strerror}; "
+            "mend it, or name another database with --storage"
+        ) from error
+
+
+def _create_and_enter(
+    store: Store, definition: StudyDefinition, *, seed: int | None, budget: int
+) -> StudyRecord:
+    location = store.location
+    if location.path is None or location.path.exists():
+        _check_ours(location)
+    mirror = Mirror(location, create=True)
+    try:
+        with store_errors(location):
+            schema.create(store.engine)
+            schema.check(store.engine, shown=location.shown)
+        return _enter(store, mirror, definition, seed=seed, budget=budget)
+    finally:
+        mirror.close()
 
 
 def _check_ours(location: Location) -> None:
     """Refuse, before anything is written, a database that another program uses."""
-    with store_errors(location):
-        engine = reading_engine(location)
-        tables = set(sqlalchemy.inspect(engine).get_table_names())
+    engine = reading_engine(location)
+    try:
+        with store_errors(location):
+            tables = set(sqlalchemy.inspect(engine).get_table_names())
+    finally:
         engine.dispose()
     if tables and not tables & {OPTUNA_TABLE, schema.versions.name}:
         raise WrongStoreError(
-            f"{location.path} must be a database of fastrcaps-search or Optuna, "
+            f"{location.shown} must be a database of fastrcaps-search or Optuna, "
             f"got one with the tables {', '.join(sorted(tables)[:5])}; choose another --storage"
         )
 
@@ -101,29 +109,27 @@ def _enter(
             "definition": json.dumps(definition.to_dict()),
             "seed": seed or 0,
             "budget": budget,
-            "created_at": time.time(),
+            "created_at": now(),
         }
-        with store.transaction() as connection:
-            connection.execute(insert(schema.studies).values(**values))
+        store.do(lambda connection: connection.execute(insert(schema.studies).values(**values)))
         return store.study(definition.name)
     changed = difference(stored, definition, seed=seed)
-    if changed and not store.trials(stored):
-        # Nothing was trained yet: there is nothing that the change could contradict.
-        _redefine(store, stored, definition, seed=seed, budget=budget)
+    # While nothing was trained, there is nothing that a change could contradict.
+    if changed and _redefine(store, stored, definition, seed=seed, budget=budget):
         return store.study(definition.name)
     if changed:
         raise StudyMismatchError(
-            f'study "{definition.name}" in {store.location.path} must be resumed as it was '
+            f'study "{definition.name}" in {store.location.shown} must be resumed as it was '
             f"begun; {changed}; give the file another name, or choose another --storage"
         )
     if budget > stored.budget:
         table = schema.studies
-        with store.transaction() as connection:
-            connection.execute(
-                table.update()
-                .where(table.c.study_id == stored.study_id, table.c.budget < budget)
-                .values(budget=budget)
-            )
+        raised = (
+            table.update()
+            .where(table.c.study_id == stored.study_id, table.c.budget < budget)
+            .values(budget=budget)
+        )
+        store.do(lambda connection: connection.execute(raised))
     return store.study(definition.name)
 
 
@@ -134,17 +140,29 @@ def _redefine(
     *,
     seed: int | None,
     budget: int,
-) -> None:
+) -> bool:
+    """Store another definition unless the study has begun; whether that was done."""
     table = schema.studies
     values = {
         "definition": json.dumps(definition.to_dict()),
+        # Workers that have read the old one are told so when they claim.
+        "uid": uuid.uuid4().hex,
         "seed": stored.seed if seed is None else seed,
         "budget": budget,
     }
-    with store.transaction() as connection:
+    trials, crews = schema.trials, schema.crews
+
+    def redefine(connection: Connection) -> bool:
+        # First the row that a worker locks, too, when it claims.
         connection.execute(
             table.update().where(table.c.study_id == stored.study_id).values(**values)
         )
+        begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
+        if connection.scalar(begun) is not None:
+            connection.rollback()
+            return False
         # Measured on another network, maybe.
-        crews = schema.crews
         connection.execute(crews.delete().where(crews.c.study_id == stored.study_id))
+        return True
+
+    return store.do(redefine)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy
 from sqlalchemy import Connection, select
@@ -16,10 +15,17 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
+from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
+from fastrcaps_search.store.renewal import Renewal
 from fastrcaps_search.store.store import Store, read_leases
 
+Result = TypeVar("Result")
+
+RENEWALS = 6
+"""Renewals in the length of a lease."""
 IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
 
 
@@ -29,8 +35,10 @@ def identity(lease: LeaseRecord) -> ProcessIdentity:
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:
-    """The leases whose process is not known to be dead."""
-    return [lease for lease in leases if not identity(lease).is_known_dead]
+    """The leases that have not run out and whose process is not known to be dead."""
+    return [
+        lease for lease in leases if not lease.has_run_out and not identity(lease).is_known_dead
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class Claim:
         device: Device that it trains on.
         parameters: The trial's assignment.
         configuration_key: The trial's configuration.
+        lease_seconds: Silence after which the claim may be taken over.
     """
 
     study_id: int
@@ -55,6 +64,7 @@ class Claim:
     device: str
     parameters: TrialParameters
     configuration_key: str
+    lease_seconds: float = LEASE_SECONDS
 
 
 class ClaimedTrial:
@@ -67,7 +77,31 @@ class ClaimedTrial:
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store
         self.claim = claim
+        self._renewal = Renewal(self.renew, every_seconds=claim.lease_seconds / RENEWALS)
         self._sharing_before = 1
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Keep the lease from running out, from a thread of its own."""
+        self._renewal.start()
+        try:
+            yield
+        finally:
+            self._renewal.stop()
+
+    def renew(self) -> bool:
+        """Renew the lease; whether it is still held."""
+        table = schema.leases
+        renewed = (
+            table.update()
+            .where(self._key(table), table.c.token == self.claim.token)
+            .values(renewed_at=now(), suspected_at=None)
+        )
+        return self.store.try_once(lambda connection: connection.execute(renewed)).rowcount == 1
+
+    def require_held(self) -> None:
+        """Do nothing while no other worker is known to have taken the trial over."""
+        self._require(not self._renewal.lost.is_set())
 
     def begin_run(self, run: int, *, seed: int, setting: RunSetting, fresh: bool) -> None:
         """Store a run unless it is there; mark it where it goes on under another setting.
@@ -78,14 +112,14 @@ class ClaimedTrial:
             setting: Where it trains from now on.
             fresh: Whether it trains from its first epoch, so that no earlier setting counts.
         """
-        with self._fenced() as connection:
-            table = schema.runs
-            key = self._key(table) & (table.c.run == run)
+        table = schema.runs
+        key = self._key(table) & (table.c.run == run)
+        facts = asdict(setting)
+
+        def begin(connection: Connection) -> int:
             if fresh:
                 connection.execute(table.delete().where(key))
             row = connection.execute(select(table).where(key)).one_or_none()
-            facts = asdict(setting)
-            self._sharing_before = self._sharing(connection)
             if row is None:
                 connection.execute(
                     table.insert().values(
@@ -94,14 +128,15 @@ class ClaimedTrial:
                 )
             elif any(getattr(row, name) != value for name, value in facts.items()):
                 connection.execute(table.update().where(key).values(bit_equal=0))
+            return self._sharing(connection)
+
+        self._sharing_before = self._fenced(begin)
 
     def forget_epochs_after(self, run: int, epoch: int) -> None:
         """Remove epochs that are to be trained again because their checkpoint is gone."""
         table = schema.epochs
-        with self._fenced() as connection:
-            connection.execute(
-                table.delete().where(self._key(table), table.c.run == run, table.c.epoch > epoch)
-            )
+        later = table.delete().where(self._key(table), table.c.run == run, table.c.epoch > epoch)
+        self._fenced(lambda connection: connection.execute(later))
 
     def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
         """Store an epoch, replacing one of the same number.
@@ -111,9 +146,10 @@ class ClaimedTrial:
         trial is about to claim the next.
         """
         table = schema.epochs
-        with self._fenced() as connection:
-            now = self._sharing(connection)
-            key = self._key(table) & (table.c.run == run) & (table.c.epoch == metrics.epoch)
+        key = self._key(table) & (table.c.run == run) & (table.c.epoch == metrics.epoch)
+
+        def store(connection: Connection) -> int:
+            sharing = self._sharing(connection)
             connection.execute(table.delete().where(key))
             connection.execute(
                 table.insert().values(
@@ -121,20 +157,30 @@ class ClaimedTrial:
                     run=run,
                     token=self.claim.token,
                     worker=self.claim.worker,
-                    sharing=max(self._sharing_before, now),
+                    sharing=max(self._sharing_before, sharing),
                     **asdict(metrics),
                     **asdict(setting),
                 )
             )
-        self._sharing_before = now
+            return sharing
+
+        # Whatever went wrong before, the trial gets on.
+        self._sharing_before = self._fenced(store, deaths=0, device_faults=0)
 
     def finish_run(self, run: int, result: RunResult) -> None:
         """Store the values of a run."""
         table = schema.runs
-        with self._fenced() as connection:
-            connection.execute(
-                table.update().where(self._key(table), table.c.run == run).values(**asdict(result))
-            )
+        ended = table.update().where(self._key(table), table.c.run == run).values(**asdict(result))
+        self._fenced(lambda connection: connection.execute(ended))
+
+    def note_device_fault(self) -> int:
+        """Store that the device or its memory gave out; how often that was since an epoch."""
+        table = schema.trials
+        count = select(table.c.device_faults).where(self._key(table))
+        return self._fenced(
+            lambda connection: int(connection.scalar(count) or 0),
+            device_faults=table.c.device_faults + 1,
+        )
 
     def complete(self, values: Values) -> None:
         """End the trial with its values.
@@ -148,51 +194,39 @@ class ClaimedTrial:
 
     def fail(self, failure: Failure) -> None:
         """End the trial as failed, with the reason."""
-        self._finish(
-            TrialState.FAILED,
-            {
-                "failure_kind": failure.kind,
-                "failure_message": failure.message,
-                "failure_trace": failure.trace,
-                "log_path": failure.log_path,
-            },
-        )
+        self._finish(TrialState.FAILED, failure_values(failure))
 
     def _finish(self, state: TrialState, values: dict[str, Any]) -> None:
         table = schema.trials
-        with self.store.transaction() as connection:
-            # One statement that holds only with the current token: values never come from a
-            # worker that has lost its trial.
-            done = connection.execute(
-                table.update()
-                .where(
-                    self._key(table),
-                    table.c.token == self.claim.token,
-                    table.c.state == TrialState.RUNNING,
-                )
-                .values(state=str(state), finished_at=time.time(), **values)
-            )
-            self._require(done.rowcount == 1)
+        held = self._key(table) & (table.c.token == self.claim.token)
+        # One statement that holds only with the current token: values never come from a worker
+        # that has lost its trial.
+        end = table.update().where(held, table.c.state == TrialState.RUNNING)
+        before = select(table.c.number).where(held, table.c.state == state)
+        for name, value in values.items():
+            before = before.where(table.c[name] == value)
+
+        def finish(connection: Connection) -> None:
+            done = connection.execute(end.values(state=str(state), finished_at=now(), **values))
+            # It may have been done already, by a commit whose answer was lost.
+            self._require(done.rowcount == 1 or connection.scalar(before) is not None)
             self._drop_lease(connection)
+
+        self.store.do(finish)
 
     def store_test_accuracy(self, run: int, accuracy: float) -> None:
         """Store what a run's best weights reach on the test set; only the first reading counts."""
         table = schema.runs
-        with self._fenced() as connection:
-            connection.execute(
-                table.update()
-                .where(
-                    self._key(table),
-                    table.c.run == run,
-                    table.c.test_accuracy.is_(None),
-                )
-                .values(test_accuracy=accuracy)
-            )
+        read = (
+            table.update()
+            .where(self._key(table), table.c.run == run, table.c.test_accuracy.is_(None))
+            .values(test_accuracy=accuracy)
+        )
+        self._fenced(lambda connection: connection.execute(read))
 
     def release(self) -> None:
-        """Give the trial back, to be continued by any worker."""
-        with self.store.transaction() as connection:
-            self._drop_lease(connection)
+        """Give the trial back, to be continued by any worker; tried once."""
+        self.store.try_once(self._drop_lease)
 
     def _drop_lease(self, connection: Connection) -> None:
         table = schema.leases
@@ -214,17 +248,26 @@ class ClaimedTrial:
         ]
         return max(len(live_leases(beside)), 1)
 
-    @contextmanager
-    def _fenced(self) -> Iterator[Connection]:
-        """A transaction that first makes sure, with a row lock, that the token is current."""
+    def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
+        """Do work in a transaction that first makes sure that the token is current.
+
+        Args:
+            work: What to do.
+            **changed: New values of the trial's row, whose lock keeps others from taking over.
+        """
         table = schema.trials
         token = self.claim.token
-        with self.store.transaction() as connection:
+
+        def fenced(connection: Connection) -> Result:
             held = connection.execute(
-                table.update().where(self._key(table), table.c.token == token).values(token=token)
+                table.update()
+                .where(self._key(table), table.c.token == token)
+                .values(token=token, **changed)
             )
             self._require(held.rowcount == 1)
-            yield connection
+            return work(connection)
+
+        return self.store.do(fenced)
 
     def _key(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
         return (table.c.study_id == self.claim.study_id) & (table.c.number == self.claim.number)
@@ -238,3 +281,18 @@ class ClaimedTrial:
                 f"trial {self.claim.number} must be held to be written, "
                 "but another worker has taken it over; its results here are void"
             )
+
+
+def failure_values(failure: Failure) -> dict[str, Any]:
+    """Columns of a failure, of characters that every database takes."""
+    return {
+        "failure_kind": storable(failure.kind),
+        "failure_message": storable(failure.message),
+        "failure_trace": storable(failure.trace),
+        "log_path": storable(failure.log_path),
+    }
+
+
+def storable(text: str) -> str:
+    """The text without NUL and halves of characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")

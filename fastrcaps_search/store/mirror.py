@@ -6,12 +6,15 @@ trials that Optuna lacks are created, running ones that have ended here are told
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import optuna
+import sqlalchemy
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
@@ -20,9 +23,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.distributions import distributions
-from fastrcaps_search.store.engine import BUSY_SECONDS, make_immediate, store_errors
+from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.refusals import store_errors
 
 STATES = {
     TrialState.RUNNING: OptunaState.RUNNING,
@@ -46,15 +50,18 @@ class Mirror:
 
     def __init__(self, location: Location, *, create: bool = False) -> None:
         self.location = location
+        self._told: set[int] = set()
+        url = writing_url(location, create=create).render_as_string(hide_password=False)
         with _errors(location), quiet():
             self.storage = optuna.storages.RDBStorage(
-                location.url,
-                engine_kwargs={"connect_args": {"timeout": BUSY_SECONDS}},
+                # Optuna fills the URL in as a format string.
+                url.replace("{", "{{").replace("}", "}}"),
+                engine_kwargs=engine_settings(location),
                 skip_table_creation=not create,
             )
-            # Connections opened so far know nothing of immediate transactions.
+            # Connections opened so far know nothing of our settings.
             self.storage.engine.dispose()
-            make_immediate(self.storage.engine)
+            prepare_writing(self.storage.engine, location)
 
     def close(self) -> None:
         """Close all connections."""
@@ -82,7 +89,7 @@ class Mirror:
                     study_id
                 ) != directions or self.storage.get_n_trials(study_id):
                     raise StoreError(
-                        f'{self.location.path} must not hold another program\'s study "{name}"; '
+                        f'{self.location.shown} must not hold another program\'s study "{name}"; '
                         "choose another --storage or study name"
                     ) from None
             names = [objective.name for objective in OBJECTIVES]
@@ -94,19 +101,31 @@ class Mirror:
 
         A trial that another program has ended there keeps that end: Optuna allows no other.
         """
+        news = [trial for trial in trials if trial.number not in self._told]
+        if not news:
+            return
         with _errors(self.location), quiet():
-            # By our number, not by Optuna's: another program may have added trials there.
             study_id = self._study_id(study.name)
-            theirs = {
-                trial.user_attrs.get(NUMBER_KEY): trial
-                for trial in self.storage.get_all_trials(study_id, deepcopy=False)
-            }
+            theirs = self._twins(study_id)
             for ours in trials:
                 twin = theirs.get(ours.number)
                 if twin is None:
                     self.storage.create_new_trial(study_id, frozen_trial(study, ours))
-                elif twin.state is OptunaState.RUNNING and ours.is_finished:
-                    self._tell(twin, ours)
+                elif twin.state == OptunaState.RUNNING.name and ours.is_finished:
+                    self._tell(twin.trial_id, ours)
+                if ours.is_finished:
+                    self._told.add(ours.number)
+
+    def _twins(self, study_id: int) -> dict[int, Any]:
+        """Optuna's rows of our trials: by our number, for other programs may have added some."""
+        query = sqlalchemy.text(
+            "SELECT t.trial_id, t.state, a.value_json FROM trials t "
+            "JOIN trial_user_attributes a ON a.trial_id = t.trial_id AND a.key = :key "
+            "WHERE t.study_id = :study_id ORDER BY t.trial_id DESC"
+        )
+        with self.storage.engine.begin() as connection:
+            rows = connection.execute(query, {"key": NUMBER_KEY, "study_id": study_id})
+            return {json.loads(row.value_json): row for row in rows}
 
     def _study_id(self, name: str) -> int:
         """Optuna's id of the study; it is created again where another program has deleted it."""
@@ -115,11 +134,25 @@ class Mirror:
         except KeyError:
             return self.create_study(name)
 
-    def _tell(self, theirs: FrozenTrial, ours: TrialRecord) -> None:
+    def _tell(self, trial_id: int, ours: TrialRecord) -> None:
         for key, value in _attributes(ours).items():
-            self.storage.set_trial_user_attr(theirs._trial_id, key, value)
+            self.storage.set_trial_user_attr(trial_id, key, value)
         values = None if ours.values is None else list(ours.values.as_tuple())
-        self.storage.set_trial_state_values(theirs._trial_id, STATES[ours.state], values)
+        self.storage.set_trial_state_values(trial_id, STATES[ours.state], values)
+        # Optuna has taken the time from this machine's clock.
+        ended = sqlalchemy.text("UPDATE trials SET datetime_complete = :at WHERE trial_id = :id")
+        with self.storage.engine.begin() as connection:
+            connection.execute(
+                ended.bindparams(
+                    sqlalchemy.bindparam("at", _utc(ours.finished_at), sqlalchemy.DateTime)
+                ),
+                {"id": trial_id},
+            )
+
+
+def _utc(seconds: float | None) -> datetime | None:
+    """As Optuna's tables hold times."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
 def _attributes(trial: TrialRecord) -> dict[str, Any]:
@@ -133,13 +166,17 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
     """The trial as Optuna's, with its parameters and distributions."""
     known = distributions(study.definition)
     parameters = trial.parameters.to_dict()
-    return create_trial(
+    frozen = create_trial(
         state=STATES[trial.state],
         values=None if trial.values is None else list(trial.values.as_tuple()),
         params=parameters,
         distributions={key: known[key] for key in parameters},
         user_attrs=_attributes(trial),
     )
+    frozen.datetime_start = datetime.fromtimestamp(trial.created_at)
+    if trial.finished_at is not None:
+        frozen.datetime_complete = datetime.fromtimestamp(trial.finished_at)
+    return frozen
 
 
 @contextmanager
@@ -164,4 +201,4 @@ def _errors(location: Location) -> Iterator[None]:
         except optuna.exceptions.StorageInternalError as error:
             if isinstance(error.__cause__, SQLAlchemyError):
                 raise error.__cause__ from error
-            raise StoreError(f"{location.path}: Optuna refused a request: {error}") from error
+            raise StoreError(f"{location.shown}: Optuna refused a request: {error}") from error

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from fastrcaps_search.errors import UsageError
 
 DEFAULT_STORAGE = "fastrcaps.db"
+DEFAULT_FILES = "fastrcaps-files"
 STORAGE_VARIABLE = "FASTRCAPS_STORAGE"
+FILES_VARIABLE = "FASTRCAPS_FILES"
+SQLITE_SCHEMES = ("sqlite", "sqlite+pysqlite")
+LEASE_SECONDS = 30.0
+"""Silence after which a worker counts as lost, unless asked otherwise."""
+PATIENCE_SECONDS = 600.0
+"""How long an outage of the database is borne, unless asked otherwise."""
+POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+DATABASE_NAME = re.compile(r"/[^/@?#]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,55 +28,114 @@ class Location:
     """Where a study is stored.
 
     Attributes:
-        path: Absolute path of the SQLite file.
+        url: SQLAlchemy's URL. It may hold a password: never to be printed or stored.
+        shown: The same for people: without password and options.
+        files: Folder of the checkpoints and logs. Workers of several machines go on from each
+            other's checkpoints where they share it.
+        path: Absolute path of the SQLite file; ``None`` for a server.
     """
 
-    path: Path
+    url: str = field(repr=False)
+    shown: str
+    files: Path
+    path: Path | None = None
 
     @property
-    def url(self) -> str:
-        """SQLAlchemy's URL."""
-        return f"sqlite:///{self.path}"
+    def secrets(self) -> tuple[str, ...]:
+        """What must appear nowhere: the URL and its password, as typed and as meant."""
+        if self.path is not None:
+            return ()
+        parts = urlsplit(self.url)
+        words = [parts.password or "", *_option_secrets(parts)]
+        return tuple({form for word in words if word for form in (word, unquote(word))})
 
-    @property
-    def lock_path(self) -> Path:
-        """File whose lock admits one process at a time."""
-        return self.path.with_name(self.path.name + ".lock")
-
-    @property
-    def files(self) -> Path:
-        """Folder of the checkpoints and logs, beside the database."""
-        return self.path.with_name(_files_name(self.path.name))
-
-
-def chosen_location(storage: str | None) -> Location:
-    """The database that was named, or else the one that the environment or the default names."""
-    return locate(storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
+    def redacted(self, text: str) -> str:
+        """The text without the secrets of this location."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
 
 
-def locate(storage: str) -> Location:
-    """The database that ``--storage`` names: a path, or ``sqlite:///path``.
+def _option_secrets(parts: SplitResult) -> list[str]:
+    """Passwords among the options after the question mark."""
+    options = (option.partition("=") for option in parts.query.split("&"))
+    return [value for key, _, value in options if "pass" in key.lower()]
+
+
+def chosen_location(storage: str | None, files: str | None = None) -> Location:
+    """The database that was named, or else the one that the environment or the default names.
+
+    Args:
+        storage: Path or URL.
+        files: Folder of the checkpoints and logs.
+    """
+    return locate(
+        storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE,
+        files=files or os.environ.get(FILES_VARIABLE),
+    )
+
+
+def locate(storage: str, *, files: str | None = None) -> Location:
+    """The database that ``--storage`` names: a path, ``sqlite:///path`` or ``postgresql://...``.
+
+    Args:
+        storage: Path or URL.
+        files: Folder of the checkpoints and logs: when ``None``, beside an SQLite file, or
+            ``fastrcaps-files`` in the working directory for a server.
 
     Raises:
         UsageError: Another kind of database. A password in the URL is not repeated.
     """
     scheme, separator, rest = _split(storage)
+    folder = None if files is None else Path(files).absolute()
     if not separator:
-        path = storage
-    elif scheme in ("sqlite", "sqlite+pysqlite"):
-        path = rest.removeprefix("/")
-    else:
-        # The rest of the URL may hold a password and is not repeated.
-        raise UsageError(
-            "storage must be a path or sqlite:///path in this version, "
-            f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
-        )
+        return _sqlite(storage, folder)
+    if scheme in SQLITE_SCHEMES:
+        return _sqlite(rest.removeprefix("/"), folder)
+    if scheme in POSTGRESQL_SCHEMES and storage.startswith(f"{scheme}://"):
+        return _postgresql(rest, folder)
+    # The rest of the URL may hold a password and is not repeated.
+    raise UsageError(
+        "storage must be a path, sqlite:///path or postgresql://user:password@host/database, "
+        f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
+    )
+
+
+def _sqlite(path: str, files: Path | None) -> Location:
     if not path or path == ":memory:" or path.startswith("file:") or "?" in path or "\0" in path:
         raise UsageError(
             "storage must name a database file, for example fastrcaps.db or "
             "sqlite:///folder/fastrcaps.db"
         )
-    return Location(Path(path).absolute())
+    whole = Path(path).absolute()
+    return Location(
+        url=f"sqlite:///{whole}",
+        shown=str(whole),
+        files=files or whole.with_name(_files_name(whole.name)),
+        path=whole,
+    )
+
+
+def _postgresql(rest: str, files: Path | None) -> Location:
+    try:
+        parts = urlsplit(f"postgresql+psycopg://{rest}")
+        host = parts.hostname or ""
+        place = f"{f'[{host}]' if ':' in host else host}{f':{parts.port}' if parts.port else ''}"
+        complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment
+    except ValueError:
+        complete = None
+    if not complete:
+        raise UsageError(
+            "storage must be postgresql://user:password@host:port/database, got a URL without a "
+            "database or with a port that is no number; write / @ : # ? in a password as "
+            "%2F %40 %3A %23 %3F"
+        )
+    user = f"{parts.username}@" if parts.username else ""
+    return Location(
+        url=parts.geturl(),
+        shown=f"postgresql://{user}{place}{parts.path}",
+        files=files or Path(DEFAULT_FILES).absolute(),
+    )
 
 
 def _split(storage: str) -> tuple[str, str, str]:

@@ -60,7 +60,7 @@ class StudyRecord:
         definition: The frozen definition.
         seed: Seed of the first run of each trial and of the proposals.
         budget: The largest number of trials asked for.
-        created_at: Seconds since 1970.
+        created_at: Seconds since 1970, on the database's clock.
     """
 
     study_id: int
@@ -74,7 +74,24 @@ class StudyRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """Which process trains a trial now."""
+    """Which process trains a trial now.
+
+    Attributes:
+        number: The trial.
+        token: Fencing token of the claim.
+        worker: Name of the worker.
+        host: Name and id of its machine.
+        boot_id: Of its machine.
+        pid_namespace: Of its container.
+        pid: Process id.
+        process_start: Start of the process in the kernel's ticks.
+        device: Device that it trains on.
+        claimed_at: Seconds since 1970, on the database's clock.
+        lease_seconds: Silence after which it runs out; ``None`` for one that does not, as those
+            of earlier releases.
+        silent_seconds: Since it was last renewed.
+        suspected_seconds: Since another worker first found it silent; ``None`` where none has.
+    """
 
     number: int
     token: int
@@ -86,12 +103,43 @@ class LeaseRecord:
     process_start: int
     device: str
     claimed_at: float
+    lease_seconds: float | None = None
+    silent_seconds: float | None = None
+    suspected_seconds: float | None = None
 
     @property
     def host_name(self) -> str:
         """The host's name alone; its machine id is nobody's business."""
         name, separator, _ = self.host.rpartition("/")
         return name if separator else self.host
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the worker has not been heard for so long that it is suspected to be lost."""
+        return self._silence >= 2 / 3
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether the worker has not been heard for the whole length of its lease."""
+        return self._silence >= 1
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the trial may be taken over: silent, suspected, and silent ever since.
+
+        The last third of the lease begins when another worker finds it silent. After an outage of
+        the database all are silent, and this is the time in which the living renew.
+        """
+        if self.lease_seconds is None or self.suspected_seconds is None:
+            return False
+        return self.is_silent and self.suspected_seconds >= self.lease_seconds / 3
+
+    @property
+    def _silence(self) -> float:
+        """Silence as a share of the lease."""
+        if not self.lease_seconds or self.silent_seconds is None:
+            return 0.0
+        return self.silent_seconds / self.lease_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +204,8 @@ class TrialRecord:
         test_accuracy: Mean over its runs, for trials on the front.
         failure: Why it failed.
         token: Current fencing token.
-        created_at: Seconds since 1970.
-        finished_at: Seconds since 1970.
+        created_at: Seconds since 1970, on the database's clock.
+        finished_at: The same.
         runs: Its runs, by index.
         epochs: Its epochs, by run and epoch; empty where they were not asked for.
     """

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import sqlalchemy
-from sqlalchemy import Column, Connection, Engine, Float, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 from sqlalchemy import UniqueConstraint as Unique
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateColumn
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 
-VERSION = 2
-"""Version of the tables below; a change of them needs a migration in :func:`create`.
-
-1: the first. 2: adds ``fastrcaps_crews``.
-"""
+VERSION = 3
+"""Version of the tables below; a change of them needs a step in ``MIGRATIONS``."""
 
 metadata = MetaData()
 
@@ -25,7 +39,7 @@ studies = Table(
     Column("name", String(64), nullable=False, unique=True),
     Column("uid", String(32), nullable=False),
     Column("definition", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     Column("budget", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
 )
@@ -49,12 +63,15 @@ trials = Table(
     Column("accuracy", Float),
     Column("training_seconds", Float),
     Column("parameters", Float),
-    Column("failure_kind", String(128)),
+    Column("failure_kind", Text),
     Column("failure_message", Text),
     Column("failure_trace", Text),
     Column("log_path", Text),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
+    # Since its last stored epoch: workers that died, and devices that gave out.
+    Column("deaths", Integer, nullable=False, server_default="0"),
+    Column("device_faults", Integer, nullable=False, server_default="0"),
     Unique("study_id", "configuration_key"),
 )
 
@@ -63,21 +80,26 @@ leases = Table(
     metadata,
     *_trial_key(),
     Column("token", Integer, nullable=False),
-    Column("worker", String(128), nullable=False),
-    Column("host", String(256), nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("host", Text, nullable=False),
     Column("boot_id", String(64), nullable=False),
     Column("pid_namespace", String(64), nullable=False),
     Column("pid", Integer, nullable=False),
-    Column("process_start", Integer, nullable=False),
-    Column("device", String(64), nullable=False),
+    Column("process_start", BigInteger, nullable=False),
+    Column("device", Text, nullable=False),
     Column("claimed_at", Float, nullable=False),
+    # Empty in leases of releases whose leases did not run out.
+    Column("renewed_at", Float),
+    Column("lease_seconds", Float),
+    Column("suspected_at", Float),
+    Column("nonce", String(32)),
 )
 
 
 def _setting() -> list[Column[object]]:
     return [
-        Column("device", String(64), nullable=False),
-        Column("device_name", String(256), nullable=False),
+        Column("device", Text, nullable=False),
+        Column("device_name", Text, nullable=False),
         Column("torch_version", String(64), nullable=False),
         Column("precision", String(16), nullable=False),
         Column("threads", Integer, nullable=False),
@@ -90,7 +112,7 @@ runs = Table(
     metadata,
     *_trial_key(),
     Column("run", Integer, primary_key=True, autoincrement=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     *_setting(),
     Column("bit_equal", Integer, nullable=False),
     Column("accuracy", Float),
@@ -107,7 +129,7 @@ epochs = Table(
     Column("run", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("token", Integer, nullable=False),
-    Column("worker", String(128), nullable=False),
+    Column("worker", Text, nullable=False),
     Column("batch_size", Integer, nullable=False),
     Column("lr_start", Float, nullable=False),
     Column("lr_end", Float, nullable=False),
@@ -129,13 +151,60 @@ crews = Table(
     "fastrcaps_crews",
     metadata,
     Column("study_id", Integer, primary_key=True, autoincrement=False),
-    Column("device_name", String(256), primary_key=True),
+    Column("device_name", Text, primary_key=True),
     Column("cores", Integer, primary_key=True, autoincrement=False),
     Column("workers", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
     Column("measured", Text, nullable=False),
     Column("chosen_at", Float, nullable=False),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A step from the version of the tables before.
+
+    Attributes:
+        version: Version that it leads to.
+        name: What it adds.
+        tables: New tables.
+        columns: New columns of tables that were there.
+    """
+
+    version: int
+    name: str
+    tables: tuple[Table, ...] = ()
+    columns: tuple[Column[Any], ...] = ()
+
+    def apply(self, connection: Connection) -> None:
+        """Add what is not there yet."""
+        metadata.create_all(connection, tables=self.tables)
+        for column in self.columns:
+            present = sqlalchemy.inspect(connection).get_columns(column.table.name)
+            if column.name not in {known["name"] for known in present}:
+                added = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {added}")
+
+
+MIGRATIONS = (
+    Migration(2, "crews", tables=(crews,)),
+    Migration(
+        3,
+        "leases that run out",
+        columns=(
+            trials.c.deaths,
+            trials.c.device_faults,
+            leases.c.renewed_at,
+            leases.c.lease_seconds,
+            leases.c.suspected_at,
+            leases.c.nonce,
+        ),
+    ),
+)
+NEW_COLUMNS = {
+    column: migration.version for migration in MIGRATIONS for column in migration.columns
+}
+"""Versions in which columns came to tables that were there before."""
 
 
 def create(engine: Engine) -> None:
@@ -147,8 +216,11 @@ def create(engine: Engine) -> None:
         found = _version(connection)
         if found is not None and found >= VERSION:
             return
-        # Every version so far has only added tables.
-        metadata.create_all(connection)
+        if found is None:
+            metadata.create_all(connection)
+        for migration in MIGRATIONS:
+            if found is not None and migration.version > found:
+                migration.apply(connection)
         connection.execute(versions.delete())
         connection.execute(versions.insert().values(version=VERSION))
 
@@ -161,21 +233,33 @@ def _version(connection: Connection) -> int | None:
     return found
 
 
-def check(engine: Engine, *, shown: str) -> None:
-    """Refuse a database whose tables this release does not know; older ones can be read.
+def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
+    """Insert a row unless its key is taken."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing())
+
+
+def columns(table: Table, version: int) -> list[Column[Any]]:
+    """Columns that a table has in a version, to read a database that is not brought up to date."""
+    return [column for column in table.c if NEW_COLUMNS.get(column, 1) <= version]
+
+
+def check(engine: Engine, *, shown: str) -> int:
+    """Version of the tables; older ones can be read.
 
     Raises:
         StoreError: It has no tables of ours, or tables of a newer version.
     """
-    if not sqlalchemy.inspect(engine).has_table(versions.name):
-        raise WrongStoreError(
-            f"{shown} must hold studies of fastrcaps-search, got a database without its tables; "
-            "name another with --storage"
-        )
     with engine.connect() as connection:
+        if not sqlalchemy.inspect(connection).has_table(versions.name):
+            raise WrongStoreError(
+                f"{shown} must hold studies of fastrcaps-search, got a database without its "
+                "tables; name another with --storage"
+            )
         found = _version(connection)
     if found is None or found > VERSION:
         raise StoreError(
             f"{shown} must have tables of version {VERSION} or older, got version {found}; "
             "use the release of fastrcaps-search that wrote it"
         )
+    return found

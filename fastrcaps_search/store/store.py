@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, select
@@ -21,7 +20,9 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.engine import reading_engine, store_errors, writing_engine
+from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.engine import reading_engine, writing_engine
+from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -33,10 +34,11 @@ from fastrcaps_search.store.records import (
     TrialState,
     Values,
 )
+from fastrcaps_search.store.refusals import store_errors
 
+Result = TypeVar("Result")
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
-LEASE_FIELDS = tuple(LeaseRecord.__dataclass_fields__)
 
 
 class Store:
@@ -45,11 +47,22 @@ class Store:
     Args:
         location: Where it is.
         engine: Connections to it.
+        version: Version of its tables.
+        patience: How long its outages are borne.
     """
 
-    def __init__(self, location: Location, engine: Engine) -> None:
+    def __init__(
+        self,
+        location: Location,
+        engine: Engine,
+        *,
+        version: int = schema.VERSION,
+        patience: Patience | None = None,
+    ) -> None:
         self.location = location
         self.engine = engine
+        self.version = version
+        self.patience = patience or Patience()
 
     @classmethod
     def reading(cls, location: Location) -> Store:
@@ -59,39 +72,62 @@ class Store:
             StoreError: No such file, or not a database of ours.
         """
         try:
-            return cls._checked(location, reading_engine(location))
+            return cls._checked(location, reading_engine(location), Patience())
         except ReadOnlyStoreError:
-            return cls._checked(location, reading_engine(location, immutable=True))
+            if location.path is None:
+                raise
+            engine = reading_engine(location, immutable=True)
+            return cls._checked(location, engine, Patience())
 
     @classmethod
-    def writing(cls, location: Location) -> Store:
+    def writing(cls, location: Location, *, patience: Patience | None = None) -> Store:
         """Open an existing database to read and write it.
+
+        Args:
+            location: Where it is.
+            patience: How long its outages are borne, from now on.
 
         Raises:
             StoreError: Not a database of ours.
         """
-        return cls._checked(location, writing_engine(location))
+        patience = patience or Patience()
+        return patience(lambda: cls._checked(location, writing_engine(location), patience))
 
     @classmethod
-    def _checked(cls, location: Location, engine: Engine) -> Store:
-        with store_errors(location):
-            schema.check(engine, shown=str(location.path))
-        return cls(location, engine)
+    def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
+        try:
+            with store_errors(location):
+                version = schema.check(engine, shown=location.shown)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(location, engine, version=version, patience=patience)
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """One transaction; errors come as one line."""
+    def do(self, work: Callable[[Connection], Result]) -> Result:
+        """Do the work in one transaction; again while the database is out, within the patience.
+
+        Args:
+            work: Must do no harm when it is done twice.
+
+        Raises:
+            StoreError: The database refused.
+            DiskError: There is no room for it.
+        """
+        return self.patience(lambda: self.try_once(work))
+
+    def try_once(self, work: Callable[[Connection], Result]) -> Result:
+        """Do the work in one transaction, without patience."""
         with store_errors(self.location), self.engine.begin() as connection:
-            yield connection
+            return work(connection)
 
     def study_names(self) -> list[str]:
         """Names of the stored studies, sorted."""
-        with self.transaction() as connection:
-            return list(connection.scalars(select(schema.studies.c.name).order_by("name")))
+        query = select(schema.studies.c.name).order_by("name")
+        return self.do(lambda connection: list(connection.scalars(query)))
 
     def study(self, name: str) -> StudyRecord:
         """The stored study of that name.
@@ -103,22 +139,21 @@ class Store:
         if found is None:
             names = ", ".join(self.study_names()) or "none"
             raise StudyNotFoundError(
-                f'study "{name}" must be in {self.location.path}; it holds: {names}'
+                f'study "{name}" must be in {self.location.shown}; it holds: {names}'
             )
         return found
 
     def find_study(self, name: str) -> StudyRecord | None:
         """The stored study of that name, or ``None``."""
-        with self.transaction() as connection:
-            row = connection.execute(
-                select(schema.studies).where(schema.studies.c.name == name)
-            ).one_or_none()
+        query = select(schema.studies).where(schema.studies.c.name == name)
+        row = self.do(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _study(row, self.location)
 
     def leases(self, study: StudyRecord) -> list[LeaseRecord]:
         """Current leases, by trial number."""
-        with self.transaction() as connection:
-            return read_leases(connection, study.study_id)
+        return self.do(
+            lambda connection: read_leases(connection, study.study_id, version=self.version)
+        )
 
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
@@ -130,18 +165,30 @@ class Store:
             epochs: Whether to read the epochs too.
             number: Only this trial.
         """
-        with self.transaction() as connection:
-            return read_trials(connection, study.study_id, epochs=epochs, number=number)
+        return self.do(
+            lambda connection: read_trials(
+                connection, study.study_id, epochs=epochs, number=number
+            )
+        )
 
 
-def read_leases(connection: Connection, study_id: int | None = None) -> list[LeaseRecord]:
+def read_leases(
+    connection: Connection, study_id: int | None = None, *, version: int = schema.VERSION
+) -> list[LeaseRecord]:
     """Current leases by trial number, of one study or of all."""
     table = schema.leases
-    query = select(*(table.c[name] for name in LEASE_FIELDS)).order_by(table.c.number)
+    age = {"silent_seconds": table.c.renewed_at, "suspected_seconds": table.c.suspected_at}
+    stored = {
+        column.name: column
+        for column in schema.columns(table, version)
+        if column.name in LeaseRecord.__dataclass_fields__
+    }
+    ages = {name: now() - since for name, since in age.items()} if version >= 3 else {}
+    query = select(*(column.label(name) for name, column in {**stored, **ages}.items()))
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
-    rows = connection.execute(query)
-    return [LeaseRecord(*row) for row in rows]
+    rows = connection.execute(query.order_by(table.c.number))
+    return [LeaseRecord(**row._mapping) for row in rows]
 
 
 def read_trials(
@@ -150,7 +197,8 @@ def read_trials(
     """All trials of a study (or one), by number, in one transaction."""
 
     def rows(table: sqlalchemy.Table, *order: str) -> sqlalchemy.CursorResult[Any]:
-        query = select(table).where(table.c.study_id == study_id)
+        # What came to the tables later is not part of a record.
+        query = select(*schema.columns(table, 1)).where(table.c.study_id == study_id)
         if number is not None:
             query = query.where(table.c.number == number)
         return connection.execute(query.order_by(*(table.c[name] for name in order)))
@@ -173,7 +221,7 @@ def _study(row: Row[Any], location: Location) -> StudyRecord:
         definition = StudyDefinition.from_dict(json.loads(row.definition))
     except (ValueError, DefinitionError) as error:
         raise StoreError(
-            f'{location.path}: the stored definition of "{row.name}" cannot be read: {error}'
+            f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}'
         ) from error
     return StudyRecord(
         study_id=row.study_id,

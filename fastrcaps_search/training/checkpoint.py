@@ -1,8 +1,10 @@
 """Checkpoints: one pair of files per epoch, each complete or absent, none of them pickled.
 
-``epoch-0003.weights.safetensors`` holds the network alone (the best epoch's stays for good);
-``epoch-0003.state.safetensors`` the optimiser, and in its metadata the figures of all epochs so
-far. There is no random state to keep: order and shifts of an epoch follow from seed and epoch.
+``epoch-0003.claim-2.weights.safetensors`` holds the network alone (the best epoch's stays for
+good); ``epoch-0003.claim-2.state.safetensors`` the optimiser, and in its metadata the figures of
+all epochs so far. There is no random state to keep: order and shifts of an epoch follow from seed
+and epoch. The claim is the fencing token of the trial's holder that wrote the file: one that has
+lost its trial without knowing it writes under names that nobody reads.
 """
 
 from __future__ import annotations
@@ -10,21 +12,32 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics, RunResult
+from fastrcaps_search.training.tensor_file import (
+    read_tensors,
+    reason,
+    remove_file,
+    write_tensors,
+)
 
-FORMAT = "fastrcaps-checkpoint-1"
-STATE_NAME = re.compile(r"epoch-(\d{4,})\.state\.safetensors")
-WEIGHTS_NAME = re.compile(r"epoch-(\d{4,})\.weights\.safetensors")
+FORMAT = "fastrcaps-checkpoint-2"
+FILE_NAME = re.compile(r"epoch-\d{4,}\.claim-(\d+)\.(?:weights|state)\.safetensors(?:\.part)?")
+
+
+class Part(StrEnum):
+    """The two files of a checkpoint."""
+
+    WEIGHTS = "weights"
+    STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,132 +56,215 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """The checkpoints of one run.
+    """The checkpoints of one run, as the holder of one claim sees them.
 
     Args:
         path: Folder of the run; made when first written to.
         owner: What the checkpoints belong to (study, trial, run, seed, configuration). Files of
             another owner, left by a database that is no more, are not read.
+        claim: Claim under which files are written. Those of later claims are never touched.
+        known: The claim whose checkpoint counts, by epoch; no others are read.
     """
 
-    def __init__(self, path: Path, *, owner: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        owner: Mapping[str, str],
+        claim: int = 1,
+        known: Mapping[int, int] | None = None,
+    ) -> None:
         self.path = path
         self._owner = {"format": FORMAT, **owner}
+        self._claim = claim
+        self._known = dict(known or {})
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(
+        self, checkpoint: Checkpoint, *, owed: Mapping[int, Mapping[str, Tensor]] | None = None
+    ) -> None:
         """Write a checkpoint, then remove those that are no longer needed.
 
+        Args:
+            checkpoint: The run after its last epoch.
+            owed: Weights by epoch that are written first: without them the checkpoint would
+                stand for a run whose best network is lost.
+
         Raises:
-            DiskError: The disk is full or the folder cannot be written; the last good
-                checkpoint stays.
+            DiskError: The disk is full or the folder cannot be written. Nothing of this
+                checkpoint stays, and every earlier one does.
         """
+        owed = owed or {}
         epoch = checkpoint.epochs[-1].epoch
-        figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
+        self._remove_unfinished()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            _write(self._weights(epoch), save(checkpoint.network, dict(self._owner)))
-            state = save(checkpoint.optimiser, {**self._owner, "epochs": figures})
-            _write(self._state(epoch), state)
+            for earlier, network in owed.items():
+                self._write(Part.WEIGHTS, earlier, network)
+            self._write(Part.WEIGHTS, epoch, checkpoint.network)
+            figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
+            self._write(Part.STATE, epoch, checkpoint.optimiser, epochs=figures)
         except OSError as error:
+            # Half a checkpoint would only take room.
+            for each in (*owed, epoch):
+                for part in Part:
+                    remove_file(self._own(each, part))
             raise DiskError(
-                f"{self.path}: a checkpoint must be written, got: {error.strerror}; free some "
-                "space or mend the folder and run the same line again, the trial goes on"
+                f"{self.path}: a checkpoint must be written, got: {reason(error)}; "
+                "the trial goes on without this checkpoint"
             ) from error
+        self._known = {e: claim for e, claim in self._known.items() if e < epoch}
+        self._known |= dict.fromkeys((*owed, epoch), self._claim)
         self._remove_old(checkpoint.epochs)
 
+    def save_weights(self, epoch: int, network: Mapping[str, Tensor]) -> None:
+        """Write the weights after ``epoch`` alone, of a run that ends without a last checkpoint.
+
+        Raises:
+            DiskError: They cannot be written.
+        """
+        try:
+            self._write(Part.WEIGHTS, epoch, network)
+        except OSError as error:
+            raise DiskError(
+                f"{self.path}: the weights of the best epoch must be written, got: "
+                f"{reason(error)}; free some space or mend the folder and run the same line "
+                "again, the trial goes on from its last good checkpoint"
+            ) from error
+        self._known[epoch] = self._claim
+
+    def adopt(self, epoch: int) -> None:
+        """Make an earlier claim's checkpoint of ``epoch`` one's own, before its row says so.
+
+        Raises:
+            DiskError: The folder cannot be written.
+        """
+        try:
+            for part in Part:
+                with suppress(FileNotFoundError):
+                    self._path(epoch, part).replace(self._own(epoch, part))
+        except OSError as error:
+            raise DiskError(
+                f"{self.path} must be a folder that can be written, got: {reason(error)}; mend "
+                "it and run the same line again, the trial goes on"
+            ) from error
+        self._known[epoch] = self._claim
+
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read whole; ``None`` when there is none."""
-        for epoch in sorted(self._epochs(STATE_NAME), reverse=True):
-            with suppress(CheckpointError):
+        """The newest known checkpoint that can be read whole; ``None`` when there is none."""
+        for epoch in sorted(self._known, reverse=True):
+            try:
                 return self._load(epoch)
+            except CheckpointError:
+                # The run goes on from before it: it must not count when asked again, even if
+                # its writer, an earlier holder, completes it meanwhile.
+                del self._known[epoch]
         return None
 
     def weights(self, epoch: int) -> dict[str, Tensor]:
         """The network's weights after ``epoch``.
 
         Raises:
-            CheckpointError: Missing, damaged or of another owner.
+            CheckpointError: Unknown, missing, damaged or of another owner.
         """
-        return _read(self._weights(epoch), self._owner)[0]
+        return self._read(Part.WEIGHTS, epoch)[0]
 
     def keep_only_weights(self, epoch: int) -> None:
         """Remove everything but the weights after ``epoch``: the run has ended."""
-        for path in self._files():
-            if path != self._weights(epoch):
-                _remove(path)
+        self._remove_but({self._path(epoch, Part.WEIGHTS)})
 
     def remove(self) -> None:
-        """Remove every checkpoint."""
-        for path in self._files():
-            _remove(path)
+        """Remove every checkpoint of this claim and of earlier ones."""
+        self._known = {}
+        self._remove_but(set())
 
     def _load(self, epoch: int) -> Checkpoint:
-        optimiser, metadata = _read(self._state(epoch), self._owner)
+        optimiser, metadata = self._read(Part.STATE, epoch)
         try:
-            epochs = tuple(EpochMetrics(**item) for item in json.loads(metadata["epochs"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{self._state(epoch)} must hold figures of epochs") from error
+            epochs = tuple(map(EpochMetrics.from_dict, json.loads(metadata["epochs"])))
+            if [metrics.epoch for metrics in epochs] != list(range(1, epoch + 1)):
+                raise ValueError("epochs are missing")
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            path = self._path(epoch, Part.STATE)
+            raise CheckpointError(f"{path} must hold figures of epochs, got: {error}") from error
+        best = _best(epochs)
+        if best != epoch:
+            # Going on from here would end in a run without its network.
+            self.weights(best)
         return Checkpoint(self.weights(epoch), optimiser, epochs)
 
     def _remove_old(self, epochs: Sequence[EpochMetrics]) -> None:
-        """Keep this checkpoint, the one before, and the best weights as of either."""
-        kept = {metrics.epoch for metrics in epochs[-2:]}
-        best = {
-            RunResult.from_epochs(some, parameters=0).best_epoch
-            for some in (epochs, epochs[:-1])
-            if some
-        }
-        for epoch in self._epochs(STATE_NAME) - kept:
-            _remove(self._state(epoch))
-        for epoch in self._epochs(WEIGHTS_NAME) - kept - best:
-            _remove(self._weights(epoch))
+        """Keep this checkpoint, the last good one before, and the best weights as of either."""
+        kept: set[Path] = set()
+        for end in sorted(self._known)[-2:]:
+            kept |= {self._path(end, part) for part in Part}
+            kept.add(self._path(_best(epochs[:end]), Part.WEIGHTS))
+        self._remove_but(kept)
 
-    def _files(self) -> list[Path]:
-        return list(self.path.glob("epoch-*")) if self.path.is_dir() else []
+    def _remove_but(self, kept: set[Path]) -> None:
+        for path in self._files():
+            if path not in kept:
+                remove_file(path)
 
-    def _epochs(self, name: re.Pattern[str]) -> set[int]:
-        matches = (name.fullmatch(path.name) for path in self._files())
-        return {int(match[1]) for match in matches if match}
+    def _remove_unfinished(self) -> None:
+        """Remove what a killed process left half written: the room may be needed."""
+        for path in self._files():
+            if path.suffix == ".part":
+                remove_file(path)
 
-    def _state(self, epoch: int) -> Path:
-        return self.path / f"epoch-{epoch:04d}.state.safetensors"
+    def _files(self) -> Iterator[Path]:
+        """Files of this claim and of earlier ones."""
+        try:
+            names = os.listdir(self.path)  # noqa: PTH208  # iterdir raises outside of this block
+        except OSError:
+            return
+        for name in names:
+            match = FILE_NAME.fullmatch(name)
+            if match and int(match[1]) <= self._claim:
+                yield self.path / name
 
-    def _weights(self, epoch: int) -> Path:
-        return self.path / f"epoch-{epoch:04d}.weights.safetensors"
+    def _path(self, epoch: int, part: Part) -> Path:
+        """Where the checkpoint that counts is, or would be."""
+        claim = self._known.get(epoch, self._claim)
+        return self.path / f"epoch-{epoch:04d}.claim-{claim}.{part}.safetensors"
+
+    def _own(self, epoch: int, part: Part) -> Path:
+        return self.path / f"epoch-{epoch:04d}.claim-{self._claim}.{part}.safetensors"
+
+    def _write(
+        self, part: Part, epoch: int, tensors: Mapping[str, Tensor], **metadata: str
+    ) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        marks = {**self._owner, "epoch": str(epoch)}
+        write_tensors(self._own(epoch, part), tensors, {**marks, **metadata})
+
+    def _read(self, part: Part, epoch: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+        if epoch not in self._known:
+            raise CheckpointError(
+                f"{self.path}: the claim that stored epoch {epoch} must be known, got none"
+            )
+        path = self._path(epoch, part)
+        tensors, metadata = read_tensors(path)
+        marks = {**self._owner, "epoch": str(epoch)}
+        if any(metadata.get(key) != value for key, value in marks.items()):
+            raise CheckpointError(f"{path} must belong to this run, got one of another")
+        return tensors, metadata
 
 
-def _remove(path: Path) -> None:
-    """Remove a file that is no longer needed; one that cannot be removed only takes room."""
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
+def _best(epochs: Sequence[EpochMetrics]) -> int:
+    return RunResult.from_epochs(epochs, parameters=0).best_epoch
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a whole file or none: a temporary name, flushed to the disk, then renamed."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def require_fit(found: Mapping[str, Tensor], network: Mapping[str, Tensor]) -> None:
+    """Make sure that read tensors have the names, shapes and types of those in ``network``.
 
-
-def _read(path: Path, owner: Mapping[str, str]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} must be a checkpoint, got: {error}") from error
-    if any(metadata.get(key) != value for key, value in owner.items()):
-        raise CheckpointError(f"{path} must belong to this run, got one of another")
-    return {name: tensor.clone() for name, tensor in tensors.items()}, metadata
+    Raises:
+        CheckpointError: They differ.
+    """
+    for name in sorted(found.keys() | network.keys()):
+        got, expected = (
+            f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "none"
+            for tensors in (found, network)
+        )
+        if got != expected:
+            raise CheckpointError(
+                f"the checkpoint must fit the network: {name} must be {expected}, got {got}"
+            )

@@ -70,13 +70,17 @@ def look(wanted: str, *, threads: int, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def found_devices(wanted: str) -> list[str]:
-    """Devices of this machine that ``wanted`` (auto, cpu, cuda, cuda:N) allows."""
+    """Devices of this machine that ``wanted`` (auto, cpu, cuda, or cards) allows.
+
+    Cards are named as in ``cuda:0,cuda:2``; none is found where one of them is missing.
+    """
     *cards, _ = devices()
     if wanted == "cpu" or (wanted == "auto" and not cards):
         return ["cpu"]
     if wanted in ("auto", "cuda"):
         return cards
-    return [wanted] if wanted in cards else []
+    named = list(dict.fromkeys(wanted.split(",")))
+    return named if set(named) <= set(cards) else []
 
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fastrcaps_search.capsnet.network import build_network, learned_parameters
 from fastrcaps_search.errors import (
-    CheckpointError,
+    DiskError,
     DivergedError,
     InterruptedRunError,
     SuspendedError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
-from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
+from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
@@ -41,12 +42,15 @@ class Hooks:
         should_stop: Whether to stop; asked after every step, on a card after every few.
         was_suspended: Whether the process was suspended since this was asked last; asked before
             and after every epoch.
+        on_unsaved: Called with an epoch whose checkpoint cannot be written, and the reason; the
+            run goes on without it.
     """
 
     on_epoch: Callable[[EpochMetrics], None] = _ignore
     on_progress: Callable[[int, int, float], None] = _ignore
     should_stop: Callable[[], bool] = lambda: False
     was_suspended: Callable[[], bool] = lambda: False
+    on_unsaved: Callable[[int, DiskError], None] = _ignore
 
 
 class Run:
@@ -81,6 +85,8 @@ class Run:
         self._device = splits.training.labels.device
         self._clock = Clock(self._device)
         self.epochs: list[EpochMetrics] = []
+        # Weights of the best epoch, by epoch, while the disk refuses them.
+        self._owed: dict[int, dict[str, Tensor]] = {}
         # The global generator of the CPU is used for the initial weights alone, and given back as
         # it was; torch.manual_seed would also seed those of the cards.
         with torch.random.fork_rng(devices=[]):
@@ -112,12 +118,16 @@ class Run:
         Raises:
             DivergedError: A loss or accuracy is not finite.
             InterruptedRunError: Asked to stop; the last checkpoint stands.
-            DiskError: A checkpoint cannot be written.
+            DiskError: The weights of the best epoch cannot be written, not even at the end: a
+                run never ends without its network.
             SuspendedError: The epoch contains a suspension: a new ``Run`` goes on from the last
                 checkpoint.
         """
         for epoch in range(len(self.epochs) + 1, self._plan.epochs + 1):
             self._train_and_keep(epoch)
+        if self._folder is not None:
+            for epoch, network in self._owed.items():
+                self._folder.save_weights(epoch, network)
         return self.result()
 
     def result(self) -> RunResult:
@@ -134,8 +144,24 @@ class Run:
             raise DivergedError(epoch)
         self.epochs.append(metrics)
         if self._folder is not None:
-            self._folder.save(self._checkpoint())
+            self._save(self._folder)
         self._hooks.on_epoch(metrics)
+
+    def _save(self, folder: CheckpointFolder) -> None:
+        """Write a checkpoint; where the disk refuses, go on and try again after the next epoch."""
+        checkpoint = self._checkpoint()
+        best, epoch = self.result().best_epoch, len(self.epochs)
+        # Weights that are no longer the best ones need not be saved.
+        self._owed = {e: network for e, network in self._owed.items() if e == best}
+        try:
+            folder.save(checkpoint, owed=self._owed)
+        except DiskError as error:
+            if best == epoch:
+                # On a processor the checkpoint shares the memory of the parameters.
+                self._owed = {epoch: {k: v.clone() for k, v in checkpoint.network.items()}}
+            self._hooks.on_unsaved(epoch, error)
+        else:
+            self._owed = {}
 
     def _weights_are_finite(self) -> bool:
         """The last step may spoil the weights after the last finite loss."""
@@ -192,12 +218,18 @@ class Run:
         return Checkpoint(network, self._trainer.optimiser_state(), tuple(self.epochs))
 
     def _resume(self) -> None:
+        """Go on from the newest checkpoint.
+
+        Raises:
+            CheckpointError: It is another network's.
+        """
         checkpoint = self._folder.newest() if self._folder is not None else None
         if checkpoint is None:
             return
-        try:
-            self._trainer.load(checkpoint.network, checkpoint.optimiser)
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise CheckpointError(f"the checkpoint must fit the network: {reason}") from error
+        # Checked before it is loaded: an error of the device must not be taken for a misfit, for
+        # which the checkpoints are given up.
+        own = self._checkpoint()
+        require_fit(checkpoint.network, own.network)
+        require_fit(checkpoint.optimiser, own.optimiser)
+        self._trainer.load(checkpoint.network, checkpoint.optimiser)
         self.epochs = list(checkpoint.epochs)

@@ -90,7 +90,8 @@ def test_the_sdist_holds_the_package_the_studies_the_tests_and_the_documents(
     assert package_files(source) <= names
     expected = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "setup.py", "setup.cfg"}
     assert expected <= names
-    assert {"tests/run", "tests/quickstart", "studies/mnist.toml"} <= names
+    assert {"tests/run", "tests/quickstart", "tests/postgres.py"} <= names
+    assert "studies/mnist.toml" in names
 
 
 def test_the_wheel_asks_for_what_the_package_imports(wheel: Path) -> None:
@@ -101,3 +102,5 @@ def test_the_wheel_asks_for_what_the_package_imports(wheel: Path) -> None:
     assert "Requires-Dist: torch>=2.6" in lines
     assert "Requires-Dist: optuna>=5" in lines
     assert 'Requires-Dist: mlxtend>=0.23; extra == "mini"' in lines
+    for extra in ("postgresql", "test"):
+        assert f'Requires-Dist: psycopg[binary]>=3.2; extra == "{extra}"' in lines

@@ -102,7 +102,9 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., StudyRun]]
         ) -> StudyRun:
             location = locate(str(tmp_path / "a.db"))
             wanted = Wanted("auto", workers, workers_per_device)
-            made = StudyRun(RunRequest(STUDY, trials, location, wanted=wanted))
+            made = StudyRun.begin(
+                RunRequest(definition=STUDY, trials=trials, location=location, wanted=wanted)
+            )
             stack.callback(made.close)
             return made
 
@@ -127,10 +129,9 @@ def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU")
 
 def begun(run: StudyRun) -> tuple[str, str | None]:
     """Workers in the words of the plan, and the warning; the run is then made."""
-    stop = threading.Event()
-    machine = run.look(stop)
+    machine = run.look()
     assert f"1 run; {machine.words}; about " in run.plan_line(machine)
-    run.train(machine, stop=stop, observe=lambda progress: None)
+    run.train(machine, observe=lambda progress: None)
     return machine.words, machine.warning
 
 
@@ -245,7 +246,6 @@ def test_crews_are_stored_by_device_and_cores(
 ) -> None:
     begun(run())
     store = Store.reading(locate(str(tmp_path / "a.db")))
-    with store.transaction() as connection:
-        (row,) = connection.execute(schema.crews.select())
+    (row,) = store.do(lambda connection: list(connection.execute(schema.crews.select())))
     store.close()
     assert (row.device_name, row.cores, row.workers, row.threads) == ("a CPU", 2, 2, 1)

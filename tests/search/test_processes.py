@@ -13,6 +13,7 @@ from fastrcaps_search.errors import RunError
 from fastrcaps_search.search import processes
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec, worker_environment
 from fastrcaps_search.search.supervise import RESTARTS, Progress, Supervisor
+from fastrcaps_search.store.place import locate
 
 
 def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
@@ -21,7 +22,7 @@ def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
         name="worker-0",
         device=device,
         threads=threads,
-        storage="sqlite:///a.db",
+        location=locate("sqlite:////data/a.db"),
         data_folder=Path("/data"),
         log=folder / "log",
     )
@@ -49,7 +50,8 @@ def test_a_worker_on_the_cpu_gets_its_threads_store_and_data(tmp_path: Path) -> 
     found = worker_environment(spec(tmp_path, threads=3), {"PATH": "/bin", "OMP_NUM_THREADS": "9"})
     assert "CUDA_VISIBLE_DEVICES" not in found
     assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("3", "3")
-    assert found["FASTRCAPS_STORAGE"] == "sqlite:///a.db"
+    assert found["FASTRCAPS_STORAGE"] == "sqlite:////data/a.db"
+    assert found["FASTRCAPS_FILES"] == "/data/a-files"
     assert found["FASTRCAPS_DATA"] == "/data"
     assert (found["PATH"], found["MALLOC_MMAP_MAX_"]) == ("/bin", "0")
 
@@ -139,7 +141,7 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
     with pytest.raises(RunError) as error:
         supervisor.run()
     assert str(error.value) == (
-        f"workers died {RESTARTS + 1} times without finishing a trial (exit code 9), "
+        f"worker-0 died {RESTARTS + 1} times without finishing an epoch (exit code 9), "
         f"so the run stops; {tmp_path / 'log'} may say why"
     )
     assert (tmp_path / "log").read_text() == "why\n" * (RESTARTS + 1)

@@ -19,7 +19,7 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store.admission import Door, Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
@@ -157,7 +157,7 @@ class TestEntering:
         connection.commit()
         connection.close()
         with pytest.raises(
-            StoreError, match="must have tables of version 2 or older, got version 99"
+            StoreError, match="must have tables of version 3 or older, got version 99"
         ):
             enter_study(location, definition, seed=None, budget=4)
 
@@ -558,5 +558,5 @@ class TestMirror:
 
 
 def test_an_absent_folder_is_made(tmp_path: Path, definition: StudyDefinition) -> None:
-    location = Location(tmp_path / "new" / "folder" / "a.db")
+    location = locate(str(tmp_path / "new" / "folder" / "a.db"))
     assert enter_study(location, definition, seed=3, budget=1).seed == 3

@@ -107,7 +107,7 @@ class TestDatabaseOfVersion1:
         with closing(sqlite3.connect(location.path)) as connection:
             connection.executescript("create table before_ as select * from fastrcaps_epochs")
         study = enter_study(location, definition, seed=None, budget=5)
-        assert (version(location), study.budget) == (2, 5)
+        assert (version(location), study.budget) == (3, 5)
         assert [trial.number for trial in store.trials(study)] == [0, 1, 2]
         with closing(sqlite3.connect(location.path)) as connection:
             changed = connection.execute(
@@ -151,14 +151,14 @@ def test_tables_of_a_newer_version_are_left_alone(
 ) -> None:
     with closing(sqlite3.connect(location.path)) as connection:
         connection.executescript(
-            "update fastrcaps_schema set version = 3; drop table fastrcaps_crews"
+            "update fastrcaps_schema set version = 4; drop table fastrcaps_crews"
         )
     for attempt in (
         lambda: enter_study(location, definition, seed=None, budget=4),
         lambda: Store.reading(location),
         lambda: Store.writing(location),
     ):
-        with pytest.raises(StoreError, match="tables of version 2 or older, got version 3; use"):
+        with pytest.raises(StoreError, match="tables of version 3 or older, got version 4; use"):
             attempt()
-    assert version(location) == 3
+    assert version(location) == 4
     assert "fastrcaps_crews" not in tables(location)

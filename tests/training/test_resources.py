@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.training import resources
-from fastrcaps_search.training.resources import available_bytes, cores
+from fastrcaps_search.training.resources import available_bytes, core_ids, cores
 
 HERE = len(os.sched_getaffinity(0))
 MEMORY = "MemTotal:       24000000 kB\nMemFree:  9 kB\nMemAvailable:   20000 kB\n"
@@ -50,6 +50,25 @@ def test_a_quota_above_one_core_counts_whole_cores(
     assert cores() == 16
     (machine / "cpu.max").write_text("350000 100000\n")
     assert cores() == 3
+
+
+def test_core_ids_are_the_lowest_of_the_affinity_within_the_quota(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {9, 4, 200, 5})
+    assert core_ids() == (4, 5, 9, 200)
+    (machine / "cpu.max").write_text("250000 100000\n")
+    assert core_ids() == (4, 5)
+    (machine / "cpu.max").write_text("50000 100000\n")
+    assert core_ids() == (4,)
+
+
+def test_core_ids_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert (core_ids(), cores()) == ((0, 1, 2), 3)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert (core_ids(), cores()) == ((0,), 1)
 
 
 @pytest.mark.parametrize(

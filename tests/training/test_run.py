@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,7 +20,12 @@ from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
+from fastrcaps_search.errors import (
+    CheckpointError,
+    DiskError,
+    DivergedError,
+    InterruptedRunError,
+)
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training import run as run_module
 from fastrcaps_search.training import trainer as trainer_module
@@ -204,9 +211,255 @@ def test_a_checkpoint_of_another_network_is_refused_in_one_line(
     other = plan({**FIXED, **FULL}, network="capsnet-narrow")
     with pytest.raises(CheckpointError) as caught:
         Run(other, seed=3, splits=mini_splits, folder=folder)
-    message = str(caught.value)
-    assert message.startswith("the checkpoint must fit the network: Error(s) in loading state")
-    assert len(message.splitlines()) == 1
+    assert str(caught.value) == (
+        "the checkpoint must fit the network: class_capsules.bias must be "
+        "torch.float32 [10, 16], got none"
+    )
+
+
+def without(tensors: dict[str, Tensor], name: str) -> None:
+    del tensors[name]
+
+
+def doubled(tensors: dict[str, Tensor], name: str) -> None:
+    tensors[name] = tensors[name].double()
+
+
+def flattened(tensors: dict[str, Tensor], name: str) -> None:
+    tensors[name] = tensors[name].reshape(-1)
+
+
+@pytest.mark.parametrize("spoil", [without, doubled, flattened])
+@pytest.mark.parametrize(
+    ("network", "parameters", "name"),
+    [
+        ("lenet5", FIXED, "linear3.weight"),
+        ("capsnet-narrow", {**FIXED, **FULL}, "class_capsules.weight"),
+    ],
+    ids=["lenet5", "capsnet-narrow"],
+)
+@pytest.mark.parametrize("part", ["network", "optimiser"])
+def test_a_checkpoint_that_does_not_fit_is_refused(
+    part: str,
+    network: str,
+    parameters: dict[str, Any],
+    name: str,
+    spoil: Callable[[dict[str, Tensor], str], None],
+    mini_splits: Splits,
+    tmp_path: Path,
+) -> None:
+    folder = CheckpointFolder(tmp_path / "run", owner=OWNER)
+    run_plan = plan(parameters, network=network)
+    run = Run(run_plan, seed=3, splits=mini_splits)
+    state = {name: tensor.contiguous() for name, tensor in weights(run).items()}
+    saved = Checkpoint(state, run._trainer.optimiser_state(), (epoch_of(1, 0.5, 1.0),))
+    folder.save(saved)
+    assert len(Run(run_plan, seed=3, splits=mini_splits, folder=folder).epochs) == 1
+    if part == "network":
+        spoil(saved.network, name)
+    else:
+        spoil(saved.optimiser, f"exp_avg.{name}")
+    folder.save(saved)
+    with pytest.raises(CheckpointError, match=rf"^the checkpoint must fit the network: .*{name}"):
+        Run(run_plan, seed=3, splits=mini_splits, folder=folder)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB; three checkpoints of LeNet5 with their averages have 2.2 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+class FullDisk:
+    """Fills a disk after one epoch and frees it after another, as hooks of a run.
+
+    Attributes:
+        unsaved: Epochs whose checkpoint could not be written.
+    """
+
+    def __init__(self, disk: Path, *, after: int, until: int | None, leave_bytes: int = 0) -> None:
+        self._filler = disk / "filler"
+        self._after, self._until = after, until
+        self._leave_bytes = leave_bytes
+        self.unsaved: list[int] = []
+        self.hooks = Hooks(on_epoch=self._on_epoch, on_unsaved=self._on_unsaved)
+
+    def _on_epoch(self, metrics: EpochMetrics) -> None:
+        if metrics.epoch == self._after:
+            space = os.statvfs(self._filler.parent)
+            free = space.f_bavail * space.f_frsize
+            self._filler.write_bytes(bytes(free - self._leave_bytes))
+        if metrics.epoch == self._until:
+            self.free()
+
+    def _on_unsaved(self, epoch: int, error: DiskError) -> None:
+        assert str(error).endswith(
+            "run: a checkpoint must be written, got: No space left on device; the trial goes on "
+            "without this checkpoint"
+        )
+        self.unsaved.append(epoch)
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+
+class Undisturbed(NamedTuple):
+    """A plan, and what a run of it gives without a disturbance.
+
+    Attributes:
+        best: Its best epoch, neither the first nor one of the last two.
+    """
+
+    plan: TrainingPlan
+    seed: int
+    run: Run
+    best: int
+    weights: dict[str, Tensor]
+
+
+@pytest.fixture
+def undisturbed(one_thread: None, mini_splits: Splits, tmp_path: Path) -> Undisturbed:
+    run_plan = plan(epochs=6, lr_max=5e-3)
+    for seed in range(20):
+        folder = CheckpointFolder(tmp_path / f"whole-{seed}", owner=OWNER)
+        run = Run(run_plan, seed=seed, splits=mini_splits, folder=folder)
+        best = run.train().best_epoch
+        if 2 <= best <= 4:
+            return Undisturbed(run_plan, seed, run, best, folder.weights(best))
+    raise AssertionError("no seed has its best epoch in the middle")
+
+
+@pytest.mark.parametrize(
+    ("epochs_long", "leave_bytes"),
+    [
+        (1, 0),
+        (2, 0),
+        # The weights (247 kB) fit, the state (494 kB) does not.
+        (2, 400_000),
+    ],
+)
+def test_a_disk_that_is_full_for_a_while_costs_nothing(
+    epochs_long: int,
+    leave_bytes: int,
+    undisturbed: Undisturbed,
+    mini_splits: Splits,
+    small_disk: Path,
+) -> None:
+    best = undisturbed.best
+    disk = FullDisk(
+        small_disk, after=best - 1, until=best - 1 + epochs_long, leave_bytes=leave_bytes
+    )
+    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
+    run = Run(
+        undisturbed.plan,
+        seed=undisturbed.seed,
+        splits=mini_splits,
+        folder=folder,
+        hooks=disk.hooks,
+    )
+    result = run.train()
+
+    assert disk.unsaved == list(range(best, best + epochs_long))
+    assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
+    assert result.best_epoch == best
+    assert same(folder.weights(best), undisturbed.weights)
+    assert same(weights(run), weights(undisturbed.run))
+    assert timeless(stored(folder).epochs) == timeless(run.epochs)
+    assert not list(folder.path.glob("*.part"))
+
+
+def test_a_disk_that_is_full_to_the_end_keeps_the_last_good_checkpoint(
+    undisturbed: Undisturbed, mini_splits: Splits, small_disk: Path
+) -> None:
+    best = undisturbed.best
+    disk = FullDisk(small_disk, after=best - 1, until=None)
+    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
+
+    def opened() -> Run:
+        return Run(
+            undisturbed.plan,
+            seed=undisturbed.seed,
+            splits=mini_splits,
+            folder=folder,
+            hooks=disk.hooks,
+        )
+
+    run = opened()
+    with pytest.raises(DiskError) as caught:
+        run.train()
+
+    assert str(caught.value) == (
+        f"{folder.path}: the weights of the best epoch must be written, got: No space left on "
+        "device; free some space or mend the folder and run the same line again, the trial goes "
+        "on from its last good checkpoint"
+    )
+    # It trained to its end, telling every epoch.
+    assert disk.unsaved == list(range(best, 7))
+    assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
+    assert len(stored(folder).epochs) == best - 1
+    assert not list(folder.path.glob("*.part"))
+    disk.free()
+    again = opened()
+    assert len(again.epochs) == best - 1
+    disk.unsaved.clear()
+    disk._after = 0
+    assert again.train().best_epoch == best
+    assert disk.unsaved == []
+    assert timeless(again.epochs) == timeless(undisturbed.run.epochs)
+    assert same(folder.weights(best), undisturbed.weights)
+
+
+@pytest.mark.parametrize("leave_bytes", [0, 400_000])
+def test_the_best_weights_are_written_at_the_end_at_the_latest(
+    leave_bytes: int, undisturbed: Undisturbed, mini_splits: Splits, small_disk: Path
+) -> None:
+    """With no room, freed after the last epoch; and with room for the weights alone."""
+    best = undisturbed.best
+    until = 6 if leave_bytes == 0 else None
+    disk = FullDisk(small_disk, after=best - 1, until=until, leave_bytes=leave_bytes)
+    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
+    run = Run(
+        undisturbed.plan,
+        seed=undisturbed.seed,
+        splits=mini_splits,
+        folder=folder,
+        hooks=disk.hooks,
+    )
+    assert run.train().best_epoch == best
+    assert disk.unsaved == list(range(best, 7))
+    assert same(folder.weights(best), undisturbed.weights)
+    folder.keep_only_weights(best)
+    (only,) = folder.path.iterdir()
+    assert only.name == f"epoch-{best:04d}.claim-1.weights.safetensors"
+
+
+def test_better_weights_replace_those_that_are_owed(mini_splits: Splits, small_disk: Path) -> None:
+    """One network at most is kept in memory for the disk."""
+    disk = FullDisk(small_disk, after=0, until=None)
+    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
+    owed: list[tuple[list[int], int]] = []
+
+    def on_unsaved(epoch: int, _: DiskError) -> None:
+        owed.append((list(run._owed), run.result().best_epoch))
+
+    disk._filler.write_bytes(bytes(os.statvfs(small_disk).f_bavail * 4096))
+    hooks = Hooks(on_unsaved=on_unsaved)
+    run = Run(plan(epochs=6, lr_max=2e-3), seed=3, splits=mini_splits, folder=folder, hooks=hooks)
+    with pytest.raises(DiskError):
+        run.train()
+    assert len(owed) == 6
+    assert len({best for _, best in owed}) > 1
+    assert all(epochs == [best] for epochs, best in owed)
 
 
 def plain_training(
@@ -352,7 +605,9 @@ class MovedSplit(Split):
 
 
 class MovedFolder(CheckpointFolder):
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(
+        self, checkpoint: Checkpoint, *, owed: Mapping[int, Mapping[str, Tensor]] | None = None
+    ) -> None:
         Moved.now += SAVE
 
 

@@ -1,0 +1,281 @@
+"""Slots for the cores of this machine, which all runs and studies of a user share.
+
+A slot is a file for each core in one folder, and who holds the file's lock holds the slot. The
+kernel frees the lock when its process dies in any way. The folder has a fixed place, the same for
+all shells of a user whatever their ``TMPDIR`` says; where programs see different ``/tmp``, as in
+containers, ``FASTRCAPS_RUNTIME_DIR`` names one that they share.
+
+A file that is deleted while its slot is held is made anew by the next process, and that slot is
+held twice until the first lets it go: a program that empties ``/tmp`` must spare files that were
+written within the length of a run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
+from fastrcaps_search.training.resources import core_ids
+
+RUNTIME_VARIABLE = "FASTRCAPS_RUNTIME_DIR"
+WAIT_SECONDS = 0.5
+TURN_SECONDS = 1.0
+"""Longest wait for another process that tries at the same time, which takes far less."""
+RETRY_SECONDS = 0.001
+LONGEST_HOLDER = 200
+"""Characters of a slot's file that are repeated."""
+
+
+class CoreSlots:
+    """The slots that this process holds: never more in all processes together than cores.
+
+    There is no queue: a process that waits for several slots gets them when as many are free at
+    the moment it tries, and starves while processes that want fewer always come first. In a queue
+    one process that is stopped, by Ctrl-Z for instance, would hold up all behind it.
+
+    Args:
+        owner: Says to waiting processes who holds the slots: ``worker-0 of study mnist``.
+        cores: Ids of the cores to choose from; by default those that this process may use.
+        folder: Folder of the slots; by default :func:`runtime_folder`.
+
+    Raises:
+        UsageError: The folder is not this user's own, or open to others.
+        DiskError: The folder cannot be made.
+    """
+
+    def __init__(
+        self, *, owner: str, cores: Sequence[int] | None = None, folder: Path | None = None
+    ) -> None:
+        self._owner = owner
+        self._cores = tuple(dict.fromkeys(core_ids() if cores is None else cores))
+        self._folder = runtime_folder() if folder is None else folder
+        # A child forked without exec shares these locks and keeps them when this process dies;
+        # children that run another program do not inherit them.
+        self._locks: dict[int, int] = {}
+        _prepare(self._folder)
+
+    @property
+    def held(self) -> int:
+        """Number of slots that this process holds."""
+        return len(self._locks)
+
+    def try_claim(self, count: int) -> bool:
+        """Hold exactly ``count`` slots, or as many as before where more cannot be had now.
+
+        Args:
+            count: Slots to hold; those too many are given back at once.
+
+        Returns:
+            Whether ``count`` are held.
+
+        Raises:
+            UsageError: There are not so many cores, or the folder is not this user's own.
+            DiskError: The folder cannot be written.
+        """
+        if not 0 <= count <= len(self._cores):
+            raise UsageError(
+                f"threads must be at most {len(self._cores)}, the number of cores that this "
+                f"process may use, got {count}; use fewer threads"
+            )
+        self._shrink(count)
+        if self.held < count:
+            with self._turn():
+                self._grow(count)
+        return self.held == count
+
+    def claim(self, count: int, *, stop: threading.Event, waits: Callable[[str], None]) -> None:
+        """Hold exactly ``count`` slots; wait where they cannot be had, holding none meanwhile.
+
+        Args:
+            count: Slots to hold.
+            stop: Ends the wait when set.
+            waits: Called once, with :meth:`holders`, when there are none to be had.
+
+        Raises:
+            InterruptedRunError: ``stop`` is set.
+            UsageError: As for :meth:`try_claim`.
+            DiskError: As for :meth:`try_claim`.
+        """
+        told = False
+        while not stop.is_set():
+            if self.try_claim(count):
+                return
+            # Two that hold some and want more would wait for each other for ever.
+            self.release()
+            # Empty where the slots were given back in the meantime.
+            if not told and (holders := self.holders()):
+                waits(holders)
+                told = True
+            stop.wait(WAIT_SECONDS)
+        raise InterruptedRunError("stopped on request")
+
+    def holders(self) -> str:
+        """Who else holds slots: ``process 123 (worker-0 of study mnist)``, or several of these.
+
+        Empty where nobody does, or where the folder cannot be read.
+        """
+        with suppress(FastrcapsError), self._turn():
+            others = [self._path(core) for core in self._cores if core not in self._locks]
+            return ", ".join(dict.fromkeys(_holder(path) for path in others if _is_locked(path)))
+        return ""
+
+    def release(self) -> None:
+        """Give all slots back."""
+        self._shrink(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _path(self, core: int) -> Path:
+        return self._folder / f"core-{core}"
+
+    def _shrink(self, count: int) -> None:
+        while self.held > count:
+            _unlock(self._locks.popitem()[1])
+
+    def _grow(self, count: int) -> None:
+        before = self.held
+        try:
+            for core in self._cores:
+                if self.held < count and core not in self._locks:
+                    self._take(core)
+        finally:
+            if self.held < count:
+                self._shrink(before)
+
+    def _take(self, core: int) -> None:
+        descriptor = _lock(self._path(core))
+        if descriptor is None:
+            return
+        self._locks[core] = descriptor
+        # Only for people to read: a full disk does not matter.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} ({self._owner})".encode(errors="replace"))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Try alone: of two that try at the same time, each could take what the other needs."""
+        _prepare(self._folder)
+        try:
+            turn = _lock_soon(self._folder / "slots.lock")
+            try:
+                yield
+            finally:
+                if turn is not None:
+                    _unlock(turn)
+        except OSError as error:
+            raise DiskError(
+                f"{self._folder} must be a folder whose files can be written and locked, got: "
+                f"{error.strerror}; mend it, or name another with {RUNTIME_VARIABLE}"
+            ) from error
+
+
+def runtime_folder() -> Path:
+    """``FASTRCAPS_RUNTIME_DIR``, or a folder of this user's in ``/tmp``."""
+    named = os.environ.get(RUNTIME_VARIABLE)
+    return Path(named or f"/tmp/fastrcaps-search-{os.geteuid()}")
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder where it is missing; refuse one that another user may write or has made."""
+    try:
+        fault = _fault(folder)
+    except OSError as error:
+        raise DiskError(
+            f"{folder} must be a folder that can be made, got: {error.strerror}; "
+            f"name another with {RUNTIME_VARIABLE}"
+        ) from error
+    if fault:
+        raise UsageError(
+            f"{folder} must be an absolute path of a folder of this user's with mode 0700, "
+            f"got {fault}; mend or remove it, or name another with {RUNTIME_VARIABLE}"
+        )
+
+
+def _fault(folder: Path) -> str:
+    """What is wrong with a folder, made where it is missing; empty where nothing is."""
+    if not folder.is_absolute():
+        return "a relative path"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return "a symbolic link"
+    if not stat.S_ISDIR(found.st_mode):
+        return "a file"
+    if found.st_uid != os.geteuid():
+        return f"a folder of user {found.st_uid}"
+    # The bits above these may be inherited from the folder around it.
+    mode = found.st_mode & 0o777
+    return "" if mode == 0o700 else f"mode {mode:04o}"
+
+
+def _lock(path: Path) -> int | None:
+    """Descriptor that holds the lock of a file; ``None`` where another one holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another file, or none, where this one was deleted before it was locked.
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.close(descriptor)
+
+
+def _unlock(descriptor: int) -> None:
+    # Not only closed: a forked child may have the descriptor too.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _lock_soon(path: Path) -> int | None:
+    """Descriptor that holds the lock of a file; ``None`` where it cannot be had for long.
+
+    A process that is stopped while it holds the lock must not stop all others with it.
+    """
+    until = time.monotonic() + TURN_SECONDS
+    while (descriptor := _lock(path)) is None and time.monotonic() < until:
+        time.sleep(RETRY_SECONDS)
+    return descriptor
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = _lock(path)
+    if descriptor is None:
+        return True
+    _unlock(descriptor)
+    return False
+
+
+def _holder(path: Path) -> str:
+    """What the holder of a slot has written of itself, in one short line."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(4 * LONGEST_HOLDER).decode(errors="replace")
+    except OSError:
+        text = ""
+    line = "".join(character for character in text if character.isprintable())
+    return line[:LONGEST_HOLDER] or "an unknown process"

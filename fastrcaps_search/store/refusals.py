@@ -1,0 +1,124 @@
+"""What a database refuses, in one line that names it and says what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    PendingRollbackError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from fastrcaps_search.errors import (
+    DiskError,
+    FastrcapsError,
+    ReadOnlyStoreError,
+    StoreError,
+    StoreUnavailableError,
+    WrongStoreError,
+)
+from fastrcaps_search.store.engine import BUSY_SECONDS, removed
+from fastrcaps_search.store.place import Location
+
+UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
+"""What PostgreSQL says to whom it does not know, or of what it does not have."""
+PASSING = ("08", "25P", "40", "53", "55", "57")
+"""Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
+
+
+@contextmanager
+def store_errors(location: Location) -> Iterator[None]:
+    """Turn what SQLAlchemy and the drivers raise into one line that names the database."""
+    try:
+        yield
+    except FastrcapsError:
+        raise
+    except Exception as error:
+        if not _is_refusal(error):
+            raise
+        raise translated(error, location) from error
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether it comes from the database; listeners of connections raise the driver's own."""
+    driver = type(error).__module__.partition(".")[0]
+    return isinstance(error, SQLAlchemyError | sqlite3.Error) or driver == "psycopg"
+
+
+def translated(error: Exception, location: Location) -> FastrcapsError:
+    """The error for people; :class:`StoreUnavailableError` where trying again may help."""
+    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    cause = location.redacted((str(original).splitlines() or [type(original).__name__])[0])
+    if location.path is not None:
+        return _of_sqlite(error, cause, location)
+    return _of_postgresql(error, original, cause, location)
+
+
+def _of_sqlite(error: Exception, cause: str, location: Location) -> FastrcapsError:
+    path = location.path
+    if "disk is full" in cause:
+        return DiskError(
+            f"{path}: the disk must have room for the database, got: {cause}; "
+            "free some space and run the same line again, nothing is lost"
+        )
+    if "unable to open" in cause and path is not None and not path.exists():
+        return removed(path)
+    if "readonly" in cause or "read-only" in cause or "unable to open" in cause:
+        return ReadOnlyStoreError(
+            f"{path} must be writable, and so must its folder, got: {cause}; "
+            "mend that, or name another database with --storage"
+        )
+    if "not a database" in cause or "malformed" in cause:
+        return WrongStoreError(
+            f"{path} must be an SQLite database, got: {cause}; name another with --storage"
+        )
+    if "locked" in cause:
+        return StoreUnavailableError(
+            f"{path} must be free for writing within {BUSY_SECONDS:g} s, got: {cause}; "
+            "stop the program that holds it"
+        )
+    if "disk I/O error" in cause or _came_between(error):
+        return StoreUnavailableError(f"{path} must be readable and writable, got: {cause}")
+    return StoreError(f"{path}: the database refused a request: {cause}")
+
+
+def _of_postgresql(
+    error: Exception, original: BaseException, cause: str, location: Location
+) -> FastrcapsError:
+    shown = location.shown
+    state = getattr(original, "sqlstate", None) or ""
+    if state == "53100":
+        return DiskError(f"{shown}: the server's disk must have room, got: {cause}")
+    if state == "25006" or "read-only transaction" in cause:
+        return ReadOnlyStoreError(
+            f"{shown} must be writable, got: {cause}; name another database with --storage"
+        )
+    if state == "42501":
+        return ReadOnlyStoreError(
+            f"{shown} must allow this user to read and write, got: {cause}; grant it, or name "
+            "another database with --storage"
+        )
+    if any(sign in cause for sign in UNKNOWN) and not state.startswith("42"):
+        return WrongStoreError(
+            f"{shown} must be a database that this user may open, got: {cause}; mend the URL of "
+            "--storage"
+        )
+    passing = not state or state.startswith(PASSING)
+    if _came_between(error) or isinstance(error, OperationalError) or passing:
+        return StoreUnavailableError(
+            f"{shown} must answer, got: {cause}; start the server or mend the way to it"
+        )
+    return StoreError(f"{shown}: the database refused a request: {cause}")
+
+
+def _came_between(error: Exception) -> bool:
+    """Whether the connection was lost, whatever the request."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, InterfaceError | PendingRollbackError | PoolTimeoutError)

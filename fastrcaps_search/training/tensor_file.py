@@ -1,0 +1,131 @@
+"""One file of tensors: written whole or not at all, and checked when it is read."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fastrcaps_search.errors import CheckpointError
+
+MOST_BYTES = 512 * 1024 * 1024
+"""Most that a file may hold; the largest real one, the full CapsNet's optimiser, has 66 MB."""
+CHECKSUM = "sha256"
+# What safetensors, torch and json raise on headers and tensors that make no sense.
+_UNREADABLE = (
+    SafetensorError,
+    AssertionError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a whole file or none: a temporary name, flushed to the disk, then renamed.
+
+    The metadata gets a checksum beside it (safetensors has none): SHA-256 of the metadata, and of
+    name, type, shape and bytes of each tensor, in the order of names.
+
+    Raises:
+        OSError: The file cannot be written; an earlier one of that name stays.
+    """
+    checksum = _checksum(tensors, metadata)
+    content = save(dict(tensors), {**metadata, CHECKSUM: checksum})
+    temporary = path.with_name(path.name + ".part")
+    try:
+        # What stands there may be a link, which must not be followed.
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        remove_file(temporary)
+        raise
+    _flush_folder(path.parent)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file; what does not belong to it never runs nor waits.
+
+    Raises:
+        CheckpointError: No regular file, none of ours, or not as it was written.
+    """
+    tensors, metadata = _parsed(path, _content(path))
+    if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
+        raise CheckpointError(f"{path} must be as it was written, got another checksum")
+    return tensors, metadata
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that is no longer needed; one that cannot be removed only takes room."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def reason(error: OSError) -> str:
+    """What the system says, in a few words."""
+    if error.errno == errno.ELOOP:
+        return "a symbolic link"
+    return error.strerror or type(error).__name__
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _flush_folder(path: Path) -> None:
+    """Make a renaming last."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _content(path: Path) -> bytes:
+    """Bytes of a regular file; a link is not followed, a pipe not waited for."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    try:
+        with open(path, "rb", opener=opener) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise CheckpointError(f"{path} must be a checkpoint, got: no regular file")
+            if found.st_size > MOST_BYTES:
+                raise CheckpointError(f"{path} must be a checkpoint, got: {found.st_size} bytes")
+            return file.read()
+    except OSError as error:
+        raise CheckpointError(f"{path} must be a checkpoint, got: {reason(error)}") from error
+
+
+def _parsed(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        tensors = load(content)
+        # Safetensors, which gives the metadata of named files alone, has found the header sound.
+        end = 8 + int.from_bytes(content[:8], "little")
+        return tensors, json.loads(content[8:end]).get("__metadata__") or {}
+    except _UNREADABLE as error:
+        said = " ".join(str(error).split())
+        raise CheckpointError(f"{path} must be a checkpoint, got: {said}") from error
