@@ -138,7 +138,7 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
         value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else low - 1
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(
-                f"must be seconds from {low:g} to {high:g}, got {text[:30]!r}"
+                f"must be seconds from {low:.0f} to {high:.0f}, got {text[:30]!r}"
             )
         return value
 

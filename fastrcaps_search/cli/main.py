@@ -9,12 +9,16 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands
 from fastrcaps_search.errors import FastrcapsError, UsageError
+from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
+IN_URL = re.compile(r"://[^\s@/]*:[^\s@]*@")
+"""User and password in a URL."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -22,7 +26,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         # An argument that landed in the wrong place may be a URL with a password.
-        message = re.sub(r"://[^\s@]*@", "://***@", message)
+        message = IN_URL.sub("://***@", message)
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
 
@@ -45,6 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
             description=command.summary,
             epilog=f"example: {PROGRAM} {command.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            # A flag that is cut short may come to mean another with the next release.
+            allow_abbrev=False,
         )
         command.add_arguments(subparser)
         subparser.add_argument(
@@ -61,18 +67,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(given)
         return int(arguments.function(arguments))
     except FastrcapsError as error:
-        return _report(error, error.exit_code, debug="--debug" in given)
+        return _report(error, given, debug="--debug" in given)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as error:
+        # A fault of this program, whose trace is worth reading, but not with a password in it.
+        return _report(error, given, debug=True)
 
 
-def _report(error: FastrcapsError, code: int, *, debug: bool) -> int:
+def _report(error: Exception, given: Sequence[str], *, debug: bool) -> int:
+    """Print the error as one line, after its trace where that is wanted; the exit code."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    code = error.exit_code if isinstance(error, FastrcapsError) else FastrcapsError.exit_code
+    text = f"{PROGRAM}: {line}\n"
     if debug:
-        traceback.print_exception(error)
-    line = " ".join(str(error).split())
-    print(f"{PROGRAM}: {line}", file=sys.stderr)
+        text = "".join(traceback.format_exception(error)) + text
+    sys.stderr.write(_without_passwords(text, given))
     return code
+
+
+def _without_passwords(text: str, given: Sequence[str]) -> str:
+    """The text without the passwords of the URLs that were given."""
+    for word in (*given, os.environ.get(STORAGE_VARIABLE, "")):
+        with suppress(UsageError):
+            text = locate(word.removeprefix("--storage=")).redacted(text)
+    return IN_URL.sub("://***@", text)

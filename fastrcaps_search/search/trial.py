@@ -88,8 +88,8 @@ class TrialTraining:
         except Exception as error:
             if devices.is_device_fault(error):
                 raise DeviceError(
-                    f"the device and its memory must last for the training, got: "
-                    f"{_first_line(error)}; the trial goes on from its last checkpoint"
+                    "the device and its memory must last for the training, got: "
+                    f"{_first_line(error)}"
                 ) from error
             # Whatever else a training raises is data about its configuration.
             failure = self._failure(error)

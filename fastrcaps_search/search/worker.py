@@ -1,4 +1,4 @@
-"""A worker process: claim, train, tell, until the study's budget is met.
+"""A worker process: its environment, its signals, its words and its exit code.
 
 Started by the supervisor as ``python -m fastrcaps_search.search.worker`` with the storage in the
 environment, never on the command line. It speaks to the supervisor in JSON lines on its standard
@@ -10,248 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
-from fastrcaps_search.errors import (
-    CheckpointError,
-    DeviceError,
-    DiskError,
-    FastrcapsError,
-    InterruptedRunError,
-    LeaseLostError,
-)
-from fastrcaps_search.search import files
-from fastrcaps_search.search.slots import CoreSlots
-from fastrcaps_search.store.admission import Admitted, Door, Duty
-from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
+from fastrcaps_search.errors import DeviceError, FastrcapsError
+from fastrcaps_search.search.study_worker import LOG, Tell, Worker
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
-from fastrcaps_search.store.records import Failure, StudyRecord
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.resources import cores
 
-WAIT_SECONDS = 0.5
 DEVICE_EXIT_CODE = 75
-DEVICE_RETRIES = 2
-"""Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
-Tell = Callable[..., None]
-"""Called with the name of an event and its facts."""
-LOG = logging.getLogger("fastrcaps_search.trial")
-
-
-class Worker:
-    """Works on one study in this process.
-
-    Args:
-        store: The store, open for writing.
-        study: The study.
-        name: Name of the worker.
-        device: ``cpu`` or ``cuda:N``.
-        threads: Threads of torch.
-        data_folder: Folder with image data.
-        lease_seconds: Silence after which another worker may take over a trial of this one.
-        tell: Called with the name of an event and its facts.
-        stop: Set when the worker is to stop.
-
-    Raises:
-        InterruptedRunError: Asked to stop while there was no free core.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        study: StudyRecord,
-        *,
-        name: str,
-        device: str,
-        threads: int,
-        data_folder: Path | None,
-        lease_seconds: float,
-        tell: Tell,
-        stop: threading.Event,
-    ) -> None:
-        self._store = store
-        self._study = study
-        self._tell = tell
-        self._stop = stop
-        self._threads = threads
-        # A card is its own: only threads that compute on cores need slots.
-        self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
-        self._use_threads(threads)
-        # Torch takes seconds to import; the signals are in place before.
-        from fastrcaps_search.search.suggest import propose
-        from fastrcaps_search.search.trial import Workplace
-        from fastrcaps_search.training.device import SuspensionWatch
-        from fastrcaps_search.training.stage import stage
-
-        watch = SuspensionWatch()
-        signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
-        # Of several cards this process sees only its own.
-        kind = device.partition(":")[0]
-        splits = stage(study.definition, device=kind, threads=threads, folder=data_folder)
-        self._place = Workplace(
-            study, splits, threads, tell, stop.is_set, watch, self._use_threads
-        )
-        self._door = Door(
-            store,
-            study,
-            worker=name,
-            device=device,
-            propose=propose,
-            lease_seconds=lease_seconds,
-        )
-
-    def work(self) -> None:
-        """Work until nothing is left to claim.
-
-        Raises:
-            InterruptedRunError: Asked to stop.
-            DiskError: No room for checkpoints or rows.
-            StoreError: The database cannot be used.
-        """
-        told_waiting = False
-        while not self._stop.is_set():
-            self._use_threads(self._threads)
-            admitted = self._door.next()
-            if admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
-                self._tell(str(admitted.duty))
-                return
-            if admitted.claim is None:
-                if not told_waiting:
-                    self._tell("waiting", held=self._held())
-                told_waiting = True
-                self._free_cores()
-                self._stop.wait(WAIT_SECONDS)
-                continue
-            told_waiting = False
-            self._do(admitted, admitted.claim)
-        raise InterruptedRunError("stopped on request")
-
-    def close(self) -> None:
-        """Close the connections and give the cores back."""
-        self._door.close()
-        self._free_cores()
-
-    def _use_threads(self, threads: int) -> None:
-        """Hold as many cores as threads, once there are so many free ones."""
-        if self._slots is None:
-            return
-        wanted = min(threads, cores())
-        self._slots.claim(
-            wanted,
-            stop=self._stop,
-            waits=lambda holders: self._tell("no_cores", cores=wanted, held=holders),
-        )
-
-    def _free_cores(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
-
-    def _held(self) -> str:
-        """Who holds the trials that are waited for."""
-        return ", ".join(
-            f"trial {lease.number} ({lease.worker}, process {lease.pid} on {lease.host_name})"
-            for lease in live_leases(self._store.leases(self._study))
-        )
-
-    def _do(self, admitted: Admitted, claim: Claim) -> None:
-        claimed = ClaimedTrial(self._store, claim)
-        log = files.trial_log(self._store.location, self._study.name, claim.number)
-        try:
-            with _logging_to(log), claimed.renewed():
-                if admitted.duty is Duty.TEST:
-                    self._test(claimed)
-                else:
-                    self._train(claimed)
-        except LeaseLostError as error:
-            LOG.warning("%s", error)
-            self._tell("lost", trial=claim.number)
-            return
-        except BaseException:
-            # When that fails, others see that this process is no more.
-            with suppress(FastrcapsError):
-                claimed.release()
-            raise
-        self._door.settle()
-
-    def _train(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.trial import TrialTraining
-
-        claim = claimed.claim
-        LOG.info(
-            "trial %d claimed by %s (claim %d): %s",
-            claim.number,
-            claim.worker,
-            claim.token,
-            json.dumps(claim.parameters.to_dict()),
-        )
-        self._tell("trial", trial=claim.number, policy=claim.parameters.described)
-        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
-        try:
-            failure = TrialTraining(self._place, claimed, record).train()
-        except DeviceError as error:
-            self._note_device_fault(claimed, error)
-            raise
-        if failure is None:
-            self._tell("complete", trial=claim.number)
-        else:
-            self._tell("failed", trial=claim.number, reason=failure.message)
-
-    def _note_device_fault(self, claimed: ClaimedTrial, error: DeviceError) -> None:
-        """Count it; a trial that has had its attempts ends as failed."""
-        faults = claimed.note_device_fault()
-        LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
-        if faults <= DEVICE_RETRIES:
-            self._tell("fault", attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error))
-            return
-        number = claimed.claim.number
-        reason = f"{error} ({faults} attempts)"
-        log = files.trial_log(self._store.location, self._study.name, number)
-        claimed.fail(Failure("device", reason, traceback.format_exc(), str(log)))
-        self._tell("failed", trial=number, reason=reason)
-
-    def _test(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.testing import read_test_set
-
-        number = claimed.claim.number
-        self._tell("testing", trial=number)
-        (record,) = self._store.trials(self._study, epochs=True, number=number)
-        try:
-            read_test_set(self._place, claimed, record)
-        except CheckpointError as error:
-            LOG.warning("no test accuracy: %s", error)
-            self._tell("untested", trial=number, reason=str(error))
-            self._door.give_up_testing(number)
-        claimed.release()
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Write the trial's log while it is worked on."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise DiskError(
-            f"{path.parent} must be a folder that can be written, got: {error.strerror}"
-        ) from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    LOG.addHandler(handler)
-    try:
-        yield
-    finally:
-        LOG.removeHandler(handler)
-        handler.close()
 
 
 def main() -> int:
@@ -262,7 +37,7 @@ def main() -> int:
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
     arguments = _parser().parse_args()
     tell = _teller(_private_stdout())
-    LOG.setLevel(logging.INFO)
+    LOG.setLevel("INFO")
     LOG.propagate = False
     location = locate(os.environ[STORAGE_VARIABLE], files=os.environ.get(FILES_VARIABLE))
     try:

@@ -96,7 +96,7 @@ def locate(storage: str, *, files: str | None = None) -> Location:
         return _postgresql(rest, folder)
     # The rest of the URL may hold a password and is not repeated.
     raise UsageError(
-        "storage must be a path, sqlite:///path or postgresql://user:password@host/database, "
+        "storage must be a path, sqlite:///path or postgresql://user@host/database, "
         f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
     )
 
@@ -126,7 +126,7 @@ def _postgresql(rest: str, files: Path | None) -> Location:
         complete = None
     if not complete:
         raise UsageError(
-            "storage must be postgresql://user:password@host:port/database, got a URL without a "
+            "storage must be postgresql://user@host:port/database, got a URL without a "
             "database or with a port that is no number; write / @ : # ? in a password as "
             "%2F %40 %3A %23 %3F"
         )

@@ -67,7 +67,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--device", "tpu"),
-            "argument --device: must be auto, cpu, cuda or cuda:N, got 'tpu'",
+            "devices must be auto, cpu, cuda, or cards as in cuda:0,cuda:2; got 'tpu'",
         ),
         (
             ("run", "--study", "nosuch", "--trials", "2"),
@@ -78,8 +78,25 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         (("report", "--study", "mnist"), "fastrcaps.db must be a database with a study"),
         (("studies", "nosuch.toml"), 'study "nosuch.toml" must be a study file or one of'),
         (
-            ("run", "--study", "mnist", "--trials", "1", "--storage", "postgresql://u:pw@h/d"),
-            "storage must be a path or sqlite:///path in this version, got a postgresql URL",
+            ("run", "--study", "mnist", "--trials", "1", "--storage", "mysql://u:pw@h/d"),
+            "storage must be a path, sqlite:///path or postgresql://user@host/database, "
+            "got a mysql URL",
+        ),
+        (
+            ("status", "--study", "mnist", "--storage", "postgresql://u:pw/1@h/d"),
+            "storage must be postgresql://user@host:port/database, got a URL without a",
+        ),
+        (
+            ("worker", "--study", "mnist", "--lease-seconds", "0"),
+            "argument --lease-seconds: must be seconds from 1 to 86400, got '0'",
+        ),
+        (
+            ("worker", "--study", "mnist", "--store-patience", "-5"),
+            "argument --store-patience: must be seconds from 0 to 31536000, got '-5'",
+        ),
+        (
+            ("run", "--study", "mnist", "--trials", "1", "--devices", "cuda:0,cpu"),
+            "devices must be auto, cpu, cuda, or cards as in cuda:0,cuda:2; got 'cuda:0,cpu'",
         ),
         (
             ("run", "--study", "mnist", "--trials", "1", "--store", "postgresql://u:pw@h/d"),
@@ -247,14 +264,16 @@ def test_a_full_disk_is_one_line_and_the_study_goes_on_later(
     cli: Cli, tmp_path: Path, small_disk: Path
 ) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
-    line = ("run", "--study", "tiny.toml", "--trials", "2", "--storage", "small/a.db")
+    patience = ("--store-patience", "1")
+    line = ("run", "--study", "tiny.toml", "--trials", "2", "--storage", "small/a.db", *patience)
     filler = small_disk / "filler"
     assert cli(*line[:4], "1", *line[5:]).returncode == 0
     space = os.statvfs(small_disk)
     filler.write_bytes(bytes(space.f_bavail * space.f_frsize - 100_000))
     message = refused(cli(*line), 1)
     assert "small" in message
-    assert "nothing is lost" in message or "the trial goes on" in message
+    assert "must have room" in message
+    assert "(--store-patience)" in message
     filler.unlink()
     assert cli(*line).returncode == 0
     trials = json.loads(

@@ -554,6 +554,8 @@ def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path: Pat
     file = file_of(tmp_path, 1, "weights")
     part_of(file).symlink_to(treasure)
     folder(tmp_path).save(checkpoint(0.5))
+    part_of(file).symlink_to(treasure)
+    folder(tmp_path).save_weights(1, checkpoint(0.5).network)
     assert treasure.read_text() == "gold"
     assert_same(folder(tmp_path).newest(), checkpoint(0.5))
 

@@ -443,23 +443,37 @@ def test_the_best_weights_are_written_at_the_end_at_the_latest(
     assert only.name == f"epoch-{best:04d}.claim-1.weights.safetensors"
 
 
-def test_better_weights_replace_those_that_are_owed(mini_splits: Splits, small_disk: Path) -> None:
-    """One network at most is kept in memory for the disk."""
-    disk = FullDisk(small_disk, after=0, until=None)
-    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    owed: list[tuple[list[int], int]] = []
+class NotedFolder(CheckpointFolder):
+    """Notes which epochs' weights are owed with each checkpoint."""
 
-    def on_unsaved(epoch: int, _: DiskError) -> None:
-        owed.append((list(run._owed), run.result().best_epoch))
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, owner=OWNER)
+        self.owed: list[list[int]] = []
 
-    disk._filler.write_bytes(bytes(os.statvfs(small_disk).f_bavail * 4096))
-    hooks = Hooks(on_unsaved=on_unsaved)
-    run = Run(plan(epochs=6, lr_max=2e-3), seed=3, splits=mini_splits, folder=folder, hooks=hooks)
+    def save(
+        self, checkpoint: Checkpoint, *, owed: Mapping[int, Mapping[str, Tensor]] | None = None
+    ) -> None:
+        self.owed.append(list(owed or {}))
+        super().save(checkpoint, owed=owed)
+
+
+def test_only_the_best_weights_are_owed(mini_splits: Splits, small_disk: Path) -> None:
+    """One network at most is kept in memory, and none that a better one has replaced."""
+    space = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(bytes(space.f_bavail * space.f_frsize))
+    folder = NotedFolder(small_disk / "run")
+    run = Run(plan(epochs=6, lr_max=2e-3), seed=3, splits=mini_splits, folder=folder)
     with pytest.raises(DiskError):
         run.train()
-    assert len(owed) == 6
-    assert len({best for _, best in owed}) > 1
-    assert all(epochs == [best] for epochs, best in owed)
+    best = [
+        RunResult.from_epochs(run.epochs[:end], parameters=0).best_epoch for end in range(1, 7)
+    ]
+    assert len(set(best)) > 1
+    before = [None, *best[:-1]]
+    # What became the best with this very checkpoint is in it.
+    assert folder.owed == [
+        [now] if now == earlier else [] for now, earlier in zip(best, before, strict=True)
+    ]
 
 
 def plain_training(

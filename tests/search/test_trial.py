@@ -1,0 +1,273 @@
+"""Claimed trials, trained in a real database: taken over, lost, continued, tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.search import files
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.testing import read_test_set
+from fastrcaps_search.search.trial import TrialTraining, Workplace, checkpoint_folder, claims
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.training.splits import Split, Splits, make_splits
+
+EPOCHS = 5
+
+
+@pytest.fixture(scope="module")
+def splits() -> Splits:
+    definition = StudyDefinition.from_dict(
+        {"name": "s", "network": "lenet5", "data_set": "mnist-mini", "train_images": 64}
+    )
+    whole = make_splits(
+        definition, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
+    )
+    few = Split(whole.evaluation.images[:40], whole.evaluation.labels[:40])
+    return replace(whole, evaluation=few)
+
+
+class Site:
+    """A study with one trial, and ways to work on it."""
+
+    def __init__(self, path: Path, splits: Splits) -> None:
+        definition = StudyDefinition.from_dict(
+            {
+                "name": "tiny",
+                "network": "lenet5",
+                "data_set": "mnist-mini",
+                "epochs": EPOCHS,
+                "boundaries": [1],
+                "train_images": 64,
+                "space": {"adabatch_exponent": [2, 3]},
+            }
+        )
+        location = locate(str(path / "fastrcaps.db"))
+        self.study: StudyRecord = enter_study(location, definition, seed=None, budget=1)
+        self.store = Store.writing(location)
+        self.splits = splits
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def claim(self, kind: type[ClaimedTrial] = ClaimedTrial) -> ClaimedTrial:
+        door = Door(self.store, self.study, worker="w", device="cpu", propose=propose)
+        try:
+            claim = door.next().claim
+        finally:
+            door.close()
+        assert claim is not None
+        return kind(self.store, claim)
+
+    def record(self) -> TrialRecord:
+        (record,) = self.store.trials(self.study, epochs=True)
+        return record
+
+    def place(self, should_stop: Callable[[], bool] = lambda: False) -> Workplace:
+        def tell(event: str, **facts: object) -> None:
+            self.told.append((event, facts))
+
+        return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
+
+    def train(
+        self, claimed: ClaimedTrial, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        assert TrialTraining(self.place(should_stop), claimed, self.record()).train() is None
+
+    def folder(self) -> Path:
+        return files.run_folder(self.store.location, "tiny", 0, 0)
+
+    def tokens(self) -> list[int]:
+        return [row.token for row in self.record().epochs]
+
+    def resumed(self) -> list[int]:
+        return [facts["epoch"] for event, facts in self.told if event == "resumed"]
+
+    def figures(self) -> list[EpochMetrics]:
+        return [
+            replace(row.metrics, training_seconds=0.0, evaluation_seconds=0.0)
+            for row in self.record().epochs
+        ]
+
+    def best_weights(self) -> dict[str, torch.Tensor]:
+        record, claimed = self.record(), self.claim()
+        (run,) = record.runs
+        assert run.best_epoch is not None
+        folder = checkpoint_folder(
+            claimed, study=self.study, run=0, seed=run.seed, known=claims(record, run=0)
+        )
+        assert len(list(self.folder().iterdir())) == 1
+        return folder.weights(run.best_epoch)
+
+
+@pytest.fixture
+def make(tmp_path: Path, splits: Splits) -> Iterator[Callable[[], Site]]:
+    torch.set_num_threads(1)
+    made: list[Site] = []
+
+    def one() -> Site:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Site(folder, splits))
+        return made[-1]
+
+    yield one
+    for site in made:
+        site.store.close()
+
+
+def check(site: Site, undisturbed: Site) -> None:
+    assert site.figures() == undisturbed.figures()
+    ours, theirs = site.best_weights(), undisturbed.best_weights()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def dies_before_row(epoch: int) -> type[ClaimedTrial]:
+    class Dying(ClaimedTrial):
+        def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
+            if metrics.epoch == epoch:
+                raise InterruptedRunError("died")
+            super().store_epoch(run, metrics, setting=setting)
+
+    return Dying
+
+
+class Stops:
+    """Asks to stop in the course of an epoch of this site."""
+
+    def __init__(self, site: Site, rows: int) -> None:
+        self.site, self.rows = site, rows
+
+    def __call__(self) -> bool:
+        return len(self.site.record().epochs) >= self.rows
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 5])
+def test_the_checkpoint_of_the_holder_before_counts_without_its_row(
+    make: Callable[[], Site], epoch: int
+) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    first = site.claim(dies_before_row(epoch))
+    with pytest.raises(InterruptedRunError):
+        site.train(first)
+    first.release()
+    assert site.tokens() == [1] * (epoch - 1)
+    if epoch < EPOCHS:
+        second = site.claim()
+        with pytest.raises(InterruptedRunError):
+            site.train(second, Stops(site, epoch))
+        second.release()
+        assert site.tokens() == [1] * (epoch - 1) + [2]
+        third = site.claim()
+        site.train(third)
+        assert site.resumed() == [epoch + 1, epoch + 1]
+        assert site.tokens() == [1] * (epoch - 1) + [2] + [3] * (EPOCHS - epoch)
+    else:
+        site.train(site.claim())
+        assert site.resumed() == [EPOCHS + 1]
+        assert site.tokens() == [1] * (EPOCHS - 1) + [2]
+    check(site, undisturbed)
+
+
+def test_a_worker_that_has_lost_its_trial_harms_no_checkpoint(make: Callable[[], Site]) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    first = site.claim()
+    seen: list[ClaimedTrial] = []
+
+    def taken_over() -> bool:
+        if len(site.record().epochs) == 2 and not seen:
+            first.release()
+            seen.append(site.claim())
+            with pytest.raises(InterruptedRunError):
+                site.train(seen[0], Stops(site, 4))
+        return False
+
+    with pytest.raises(LeaseLostError):
+        site.train(first, taken_over)
+    assert site.tokens() == [1, 1, 2, 2]
+    seen[0].release()
+    site.train(site.claim())
+    assert site.resumed() == [3, 5]
+    assert site.tokens() == [1, 1, 2, 2, 3]
+    check(site, undisturbed)
+
+
+def test_a_training_stops_when_its_lease_is_known_to_be_lost(make: Callable[[], Site]) -> None:
+    class Lost(ClaimedTrial):
+        def require_held(self) -> None:
+            raise LeaseLostError("lost")
+
+    site = make()
+    with pytest.raises(LeaseLostError):
+        site.train(site.claim(Lost))
+    assert site.tokens() == []
+
+
+def test_a_continued_run_uses_its_threads_but_never_more_than_cores(
+    make: Callable[[], Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make()
+    first = site.claim()
+    asked: list[int] = []
+    place = replace(site.place(Stops(site, 2)), threads=2, use_threads=asked.append)
+    with pytest.raises(InterruptedRunError):
+        TrialTraining(place, first, site.record()).train()
+    first.release()
+    monkeypatch.setattr("fastrcaps_search.search.trial.cores", lambda: 1)
+    place = replace(site.place(), threads=2, use_threads=asked.append)
+    TrialTraining(place, site.claim(), site.record()).train()
+    assert asked == [2, 1]
+    assert [row.setting.threads for row in site.record().epochs] == [2, 2, 1, 1, 1]
+    assert [run.bit_equal for run in site.record().runs] == [False]
+
+
+def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(
+    make: Callable[[], Site],
+) -> None:
+    site = make()
+    first = site.claim()
+    with pytest.raises(InterruptedRunError):
+        site.train(first, Stops(site, 3))
+    first.release()
+    site.train(site.claim())
+    claimed = site.claim()
+    record = site.record()
+    with pytest.raises(CheckpointError, match=r"^run 0 must have a stored best epoch, got: \d$"):
+        read_test_set(site.place(), claimed, replace(record, epochs=()))
+    read_test_set(site.place(), claimed, record)
+    (run,) = site.record().runs
+    assert run.test_accuracy is not None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told(make: Callable[[], Site]) -> None:
+    site = make()
+    site.folder().parent.mkdir(parents=True)
+    site.folder().write_text("in the way")
+    claimed = site.claim()
+
+    def stop() -> bool:
+        if len(site.record().epochs) == 2 and site.folder().is_file():
+            site.folder().unlink()
+        return False
+
+    site.train(claimed, stop)
+    unsaved = [facts for event, facts in site.told if event == "unsaved"]
+    assert [facts["epoch"] for facts in unsaved] == [1, 2]
+    assert "got: File exists; the trial goes on without this checkpoint" in unsaved[0]["reason"]
+    site.best_weights()
