@@ -168,7 +168,6 @@ class Worker:
             with suppress(FastrcapsError):
                 claimed.release()
             raise
-        self._door.settle()
 
     def _train(self, claimed: ClaimedTrial) -> None:
         from fastrcaps_search.search.trial import TrialTraining

@@ -105,21 +105,24 @@ class Door:
         """
         nonce = uuid.uuid4().hex
         admitted = self._store.patience(lambda: self._admit(nonce))
-        if admitted.duty is Duty.TRAIN:
-            self.settle()
+        self.settle()
         return admitted
 
     def settle(self) -> None:
-        """Tell Optuna what has ended here, and what has begun."""
-        self._store.patience(self._repair)
+        """Tell Optuna what has begun and what has ended, where that is news."""
+        self._store.patience(self._settle)
 
-    def _repair(self) -> None:
+    def _settle(self) -> None:
+        if not self._mirror.lacks(self._trials()):
+            return
         with self._lock.held():
-            # Not through the store's own patience: the lock is held.
-            trials = self._store.try_once(
-                lambda connection: read_trials(connection, self._study.study_id)
-            )
-            self._mirror.repair(self._study, trials)
+            self._mirror.repair(self._study, self._trials())
+
+    def _trials(self) -> list[TrialRecord]:
+        # Not through the store's own patience: this is within it, and maybe under the lock.
+        return self._store.try_once(
+            lambda connection: read_trials(connection, self._study.study_id)
+        )
 
     def _admit(self, nonce: str) -> Admitted:
         with self._lock.transaction() as connection:

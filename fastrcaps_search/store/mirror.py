@@ -25,7 +25,7 @@ from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.distributions import distributions
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.refusals import store_errors
 
 STATES = {
@@ -35,6 +35,7 @@ STATES = {
     TrialState.FAILED: OptunaState.FAIL,
 }
 NUMBER_KEY = "fastrcaps:trial"
+REASON_KEY = "reason"
 METRIC_NAMES_KEY = "study:metric_names"
 """System attribute in which Optuna keeps the names of the objectives."""
 
@@ -50,7 +51,8 @@ class Mirror:
 
     def __init__(self, location: Location, *, create: bool = False) -> None:
         self.location = location
-        self._told: set[int] = set()
+        # By number, whether the trial has ended there.
+        self._seen: dict[int, bool] = {}
         url = writing_url(location, create=create).render_as_string(hide_password=False)
         with _errors(location), quiet():
             self.storage = optuna.storages.RDBStorage(
@@ -101,8 +103,7 @@ class Mirror:
 
         A trial that another program has ended there keeps that end: Optuna allows no other.
         """
-        news = [trial for trial in trials if trial.number not in self._told]
-        if not news:
+        if not self.lacks(trials):
             return
         with _errors(self.location), quiet():
             study_id = self._study_id(study.name)
@@ -113,8 +114,11 @@ class Mirror:
                     self.storage.create_new_trial(study_id, frozen_trial(study, ours))
                 elif twin.state == OptunaState.RUNNING.name and ours.is_finished:
                     self._tell(twin.trial_id, ours)
-                if ours.is_finished:
-                    self._told.add(ours.number)
+                self._seen[ours.number] = ours.is_finished
+
+    def lacks(self, trials: Sequence[TrialRecord]) -> bool:
+        """Whether there is a trial whose beginning or end this process has not seen there."""
+        return any(self._seen.get(trial.number) is not trial.is_finished for trial in trials)
 
     def _twins(self, study_id: int) -> dict[int, Any]:
         """Optuna's rows of our trials: by our number, for other programs may have added some."""
@@ -135,8 +139,8 @@ class Mirror:
             return self.create_study(name)
 
     def _tell(self, trial_id: int, ours: TrialRecord) -> None:
-        for key, value in _attributes(ours).items():
-            self.storage.set_trial_user_attr(trial_id, key, value)
+        if ours.failure is not None:
+            self.storage.set_trial_user_attr(trial_id, REASON_KEY, _reason(ours.failure))
         values = None if ours.values is None else list(ours.values.as_tuple())
         self.storage.set_trial_state_values(trial_id, STATES[ours.state], values)
         # Optuna has taken the time from this machine's clock.
@@ -158,8 +162,12 @@ def _utc(seconds: float | None) -> datetime | None:
 def _attributes(trial: TrialRecord) -> dict[str, Any]:
     found: dict[str, Any] = {NUMBER_KEY: trial.number, "policy": trial.parameters.policy}
     if trial.failure is not None:
-        found["reason"] = trial.failure.message[:500]
+        found[REASON_KEY] = _reason(trial.failure)
     return found
+
+
+def _reason(failure: Failure) -> str:
+    return failure.message[:500]
 
 
 def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:

@@ -89,8 +89,6 @@ def work(url: str, *, name: str, times: Times) -> None:
             with times.of("complete"):
                 trial.finish_run(0, RunResult(0.9, 2.0, 10, 1))
                 trial.complete(Values(0.9, 2.0, 10))
-        with times.of("settle"):
-            door.settle()
     door.close()
     store.close()
 
