@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fastrcaps_search.cli import output
-from fastrcaps_search.search.driver import StudyRun
+from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.machine import Machine
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 from fastrcaps_search.store.summary import front_rows
@@ -83,12 +83,13 @@ class _Plain:
 
 
 def _values(study: StudyRun, number: int) -> str:
-    trial = study.outcome().trials[number]
-    if trial.values is None:
-        return "no values"
+    outcome = study.glance()
+    values = None if outcome is None else outcome.trials[number].values
+    if values is None:
+        return "its values are stored"
     return (
-        f"accuracy {output.fraction(trial.values.accuracy)}, "
-        f"{trial.values.training_seconds:.1f} s, {trial.values.parameters:,.0f} parameters"
+        f"accuracy {output.fraction(values.accuracy)}, "
+        f"{values.training_seconds:.1f} s, {values.parameters:,.0f} parameters"
     )
 
 
@@ -100,12 +101,13 @@ class _Lines:
         self._began = time.monotonic()
         self._ended_before = study.outcome().finished
         self._epochs = study.study.definition.epochs
-        self._front = self._front_line()
+        self._front = ""
+        self._refresh()
 
     def text(self, progress: Progress) -> str:
         """All lines."""
         if progress.last is not None and progress.last[1]["event"] in ("complete", "failed"):
-            self._front = self._front_line()
+            self._refresh()
         lines = [self._worker(view) for view in progress.workers.values()]
         return "\n".join([*lines, self._front])
 
@@ -121,13 +123,18 @@ class _Lines:
             + ("" if speed is None else f"{speed:,.0f} images/s")
         )
 
-    def _front_line(self) -> str:
-        outcome = self._study.outcome()
+    def _refresh(self) -> None:
+        """The line of the front, as it is; it stays while the database is out."""
+        outcome = self._study.glance()
+        if outcome is not None:
+            self._front = self._front_line(outcome)
+
+    def _front_line(self, outcome: RunOutcome) -> str:
         front = front_rows(outcome.trials)
         ended = outcome.finished - self._ended_before
-        left = self._study.target - outcome.finished
+        left = outcome.target - outcome.finished
         eta = (time.monotonic() - self._began) / ended * left if ended else None
-        line = f"{outcome.finished}/{self._study.target} done, time left {output.duration(eta)}"
+        line = f"{outcome.finished}/{outcome.target} done, time left {output.duration(eta)}"
         if front:
             line += (
                 f"; front has {len(front)} trials, most accurate "

@@ -17,7 +17,7 @@ from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
-IN_URL = re.compile(r"://[^\s@/]*:[^\s@]*@")
+IN_URL = re.compile(r"://[^\s@/]*:\S*@")
 """User and password in a URL."""
 
 

@@ -18,6 +18,7 @@ from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.errors import InterruptedRunError, RunError
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun, WorkRequest
+from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import front_rows
 
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         **_means(arguments),
     )
     with _stopping() as stop:
-        study = StudyRun.begin(request, stop=stop)
+        study = StudyRun.begin(request, _patience(request, stop))
         try:
             _train_what_is_left(study, arguments)
             return _end(study, request)
@@ -53,12 +54,12 @@ def worker(arguments: argparse.Namespace) -> int:
     """
     request = WorkRequest(**_means(arguments))
     with _stopping() as stop:
-        study = StudyRun.join(stored_name(arguments.study), request, stop=stop)
+        study = StudyRun.join(stored_name(arguments.study), request, _patience(request, stop))
         try:
             if _train_what_is_left(study, arguments):
                 outcome = study.outcome()
-                print(f"{study.study.name}: {outcome.finished}/{study.target} done")
-            return _judge(study.outcome(), study.target)
+                print(f"{study.study.name}: {outcome.finished}/{outcome.target} done")
+            return _judge(study.outcome())
         finally:
             study.close()
 
@@ -74,11 +75,21 @@ def _means(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _patience(request: WorkRequest, stop: threading.Event) -> Patience:
+    """For this process; the workers have their own and say so themselves."""
+
+    def tell(reason: str | None) -> None:
+        line = f"waits for the database: {reason}" if reason else "the database is back"
+        print(line, file=sys.stderr, flush=True)
+
+    return Patience(request.store_patience, stop, tell)
+
+
 def _train_what_is_left(study: StudyRun, arguments: argparse.Namespace) -> bool:
     """Train unless the study is done; whether there was anything to do."""
     if study.is_done():
         outcome = study.outcome()
-        print(f"{study.study.name}: {outcome.finished}/{study.target} done, nothing to train")
+        print(f"{study.study.name}: {outcome.finished}/{outcome.target} done, nothing to train")
         return False
     machine = study.look(_say_who_holds_the_cores)
     if machine.warning:
@@ -108,10 +119,11 @@ def _end(study: StudyRun, request: RunRequest) -> int:
         print(f"\nreport: {write_page(store, outcome.study)}")
     finally:
         store.close()
-    return _judge(outcome, study.target)
+    return _judge(outcome)
 
 
-def _judge(outcome: RunOutcome, target: int) -> int:
+def _judge(outcome: RunOutcome) -> int:
+    target = outcome.target
     if outcome.exhausted and outcome.finished >= target:
         print(
             f"the space has {target} configurations and all have been evaluated: "

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import UsageError, WrongStoreError
+from fastrcaps_search.errors import (
+    DiskError,
+    StoreUnavailableError,
+    UsageError,
+    WrongStoreError,
+)
 from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted, crews_of_epochs
@@ -74,11 +78,13 @@ class RunOutcome:
     Attributes:
         study: The study.
         trials: All its trials, without epochs.
+        target: Trials that the study can and should end with.
         exhausted: Whether the space has no more configurations for the budget.
     """
 
     study: StudyRecord
     trials: tuple[TrialRecord, ...]
+    target: int
     exhausted: bool
 
     @property
@@ -98,41 +104,41 @@ class StudyRun:
     Args:
         study: The study, as it is stored.
         request: What was asked.
-        stop: Set when the command is to stop.
+        patience: How outages of the database are borne, and what ends the command.
     """
 
-    def __init__(
-        self, study: StudyRecord, request: WorkRequest, *, stop: threading.Event | None = None
-    ) -> None:
+    def __init__(self, study: StudyRecord, request: WorkRequest, patience: Patience) -> None:
         self.study = study
         self.request = request
-        self.stop = stop or threading.Event()
-        patience = Patience(request.store_patience, self.stop)
+        self.stop = patience.stop
         self._store = Store.writing(request.location, patience=patience)
+        self._hasty = Store(request.location, self._store.engine)
 
     @classmethod
-    def begin(cls, request: RunRequest, *, stop: threading.Event | None = None) -> StudyRun:
+    def begin(cls, request: RunRequest, patience: Patience | None = None) -> StudyRun:
         """Create the study, or go on with it."""
-        study = enter_study(
-            request.location, request.definition, seed=request.seed, budget=_budget(request)
+        patience = patience or Patience(request.store_patience)
+        study = patience(
+            lambda: enter_study(
+                request.location, request.definition, seed=request.seed, budget=_budget(request)
+            )
         )
-        return cls(study, request, stop=stop)
+        return cls(study, request, patience)
 
     @classmethod
-    def join(
-        cls, name: str, request: WorkRequest, *, stop: threading.Event | None = None
-    ) -> StudyRun:
+    def join(cls, name: str, request: WorkRequest, patience: Patience | None = None) -> StudyRun:
         """Work on a study that is there.
 
         Raises:
             StudyNotFoundError: It is not.
         """
-        store = Store.writing(request.location)
+        patience = patience or Patience(request.store_patience)
+        store = Store.writing(request.location, patience=patience)
         try:
             study = store.study(name)
         finally:
             store.close()
-        return cls(study, request, stop=stop)
+        return cls(study, request, patience)
 
     def close(self) -> None:
         """Close the connections."""
@@ -140,28 +146,34 @@ class StudyRun:
 
     def outcome(self) -> RunOutcome:
         """How the study stands."""
-        study = self._store.study(self.study.name)
-        trials = tuple(self._store.trials(study))
-        possible = configuration_count(study.definition)
-        exhausted = possible is not None and possible < study.budget
-        return RunOutcome(study, trials, exhausted)
+        return self._outcome(self._store)
 
-    @property
-    def target(self) -> int:
-        """Trials that the study can and should end with."""
-        possible = configuration_count(self.study.definition)
-        return self.study.budget if possible is None else min(possible, self.study.budget)
+    def glance(self) -> RunOutcome | None:
+        """How the study stands; ``None`` when the database does not say so at once."""
+        try:
+            return self._outcome(self._hasty)
+        except (StoreUnavailableError, DiskError):
+            return None
+
+    def _outcome(self, store: Store) -> RunOutcome:
+        study = store.study(self.study.name)
+        possible = configuration_count(study.definition)
+        target = study.budget if possible is None else min(possible, study.budget)
+        trials = tuple(store.trials(study))
+        return RunOutcome(study, trials, target, exhausted=target < study.budget)
 
     def is_done(self) -> bool:
         """Whether nothing is left to train or to test."""
         outcome = self.outcome()
-        return outcome.finished >= self.target and not untested_front(self.study, outcome.trials)
+        return outcome.finished >= outcome.target and not untested_front(
+            self.study, outcome.trials
+        )
 
     @property
     def left(self) -> int:
         """Trials that are left to train; when there are none, to test."""
         outcome = self.outcome()
-        left = self.target - outcome.finished
+        left = outcome.target - outcome.finished
         return left if left > 0 else len(untested_front(self.study, outcome.trials))
 
     def look(self, waits: Callable[[str], None] = _unheard) -> Machine:
@@ -201,12 +213,12 @@ class StudyRun:
         """What will be done, on what, and about how long it will take."""
         outcome = self.outcome()
         definition = self.study.definition
-        left = self.target - outcome.finished
+        left = outcome.target - outcome.finished
         trials = self._store.trials(self.study, epochs=True)
         own = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
         each = estimate.trial_seconds(definition, machine.costs.updated(own))
         line = (
-            f"{self.study.name}: {outcome.finished}/{self.target} trials done, {left} to go; "
+            f"{self.study.name}: {outcome.finished}/{outcome.target} trials done, {left} to go; "
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs} epochs x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
@@ -237,7 +249,7 @@ class StudyRun:
                 device=machine.devices[index % len(machine.devices)],
                 threads=machine.threads,
                 location=location,
-                log=files.worker_log(location, self.study.name, name),
+                log=files.worker_log(location, self.study, name),
                 data_folder=self.request.data_folder,
                 lease_seconds=self.request.lease_seconds,
                 store_patience=self.request.store_patience,

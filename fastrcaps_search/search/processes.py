@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import DiskError
+from fastrcaps_search.store.host import is_suspended
 from fastrcaps_search.store.place import (
     FILES_VARIABLE,
     LEASE_SECONDS,
@@ -159,6 +160,11 @@ class WorkerProcess:
                     continue
                 self._events.put((self.spec.name, event))
         self._events.put((self.spec.name, None))
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the worker was stopped by a signal that lets it go on later."""
+        return is_suspended(self.process.pid)
 
     def stop(self) -> None:
         """Ask the worker to stop after its current step."""

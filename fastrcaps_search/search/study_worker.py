@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -26,6 +27,9 @@ from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
 from fastrcaps_search.store.records import Failure, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
+
+if TYPE_CHECKING:
+    from fastrcaps_search.search.trial import Workplace
 
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2
@@ -48,9 +52,6 @@ class Worker:
         lease_seconds: Silence after which another worker may take over a trial of this one.
         tell: Called with the name of an event and its facts.
         stop: Set when the worker is to stop.
-
-    Raises:
-        InterruptedRunError: Asked to stop while there was no free core.
     """
 
     def __init__(
@@ -66,28 +67,19 @@ class Worker:
         tell: Tell,
         stop: threading.Event,
     ) -> None:
+        # Optuna takes a moment to import; the signals are in place before.
+        from fastrcaps_search.search.suggest import propose
+
         self._store = store
         self._study = study
+        self._device = device
+        self._threads = threads
+        self._data_folder = data_folder
         self._tell = tell
         self._stop = stop
-        self._threads = threads
+        self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
         self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
-        self._use_threads(threads)
-        # Torch takes seconds to import; the signals are in place before.
-        from fastrcaps_search.search.suggest import propose
-        from fastrcaps_search.search.trial import Workplace
-        from fastrcaps_search.training.device import SuspensionWatch
-        from fastrcaps_search.training.stage import stage
-
-        watch = SuspensionWatch()
-        signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
-        # Of several cards this process sees only its own.
-        kind = device.partition(":")[0]
-        splits = stage(study.definition, device=kind, threads=threads, folder=data_folder)
-        self._place = Workplace(
-            study, splits, threads, tell, stop.is_set, watch, self._use_threads
-        )
         self._door = Door(
             store,
             study,
@@ -105,22 +97,22 @@ class Worker:
             DiskError: No room for checkpoints or rows.
             StoreError: The database cannot be used.
         """
-        told_waiting = False
+        told = ""
         while not self._stop.is_set():
-            self._use_threads(self._threads)
-            admitted = self._door.next()
-            if admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
+            admitted = self._next()
+            if admitted is not None and admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
                 self._tell(str(admitted.duty))
                 return
-            if admitted.claim is None:
-                if not told_waiting:
-                    self._tell("waiting", held=self._held())
-                told_waiting = True
-                self._free_cores()
-                self._stop.wait(WAIT_SECONDS)
+            if admitted is not None and admitted.claim is not None:
+                told = ""
+                self._do(admitted, admitted.claim)
                 continue
-            told_waiting = False
-            self._do(admitted, admitted.claim)
+            waits = "no_cores" if admitted is None else "waiting"
+            if told != waits:
+                self._tell(waits, **self._awaited(waits))
+            told = waits
+            self._free_cores()
+            self._stop.wait(WAIT_SECONDS)
         raise InterruptedRunError("stopped on request")
 
     def close(self) -> None:
@@ -128,20 +120,62 @@ class Worker:
         self._door.close()
         self._free_cores()
 
-    def _use_threads(self, threads: int) -> None:
-        """Hold as many cores as threads, once there are so many free ones."""
-        if self._slots is None:
-            return
-        wanted = min(threads, cores())
-        self._slots.claim(
-            wanted,
-            stop=self._stop,
-            waits=lambda holders: self._tell("no_cores", cores=wanted, held=holders),
-        )
+    def _next(self) -> Admitted | None:
+        """What is to be done next; ``None`` while there are no free cores for it."""
+        if self._slots is not None and not self._slots.try_claim(self._wanted_cores()):
+            over = self._door.over()
+            return None if over is None else Admitted(over)
+        return self._door.next()
+
+    def _wanted_cores(self) -> int:
+        return min(self._threads, cores())
+
+    def _use_threads(self, threads: int) -> int:
+        """Threads of a run, which may have been begun with others than this worker's.
+
+        Where there are not so many free cores, it gets those at hand: nobody knows how long it
+        would wait, with a trial that others could train.
+        """
+        if self._slots is None or self._slots.try_claim(threads):
+            return threads
+        return self._slots.held
 
     def _free_cores(self) -> None:
         if self._slots is not None:
             self._slots.release()
+
+    def _awaited(self, waits: str) -> dict[str, object]:
+        if waits == "waiting" or self._slots is None:
+            return {"held": self._held()}
+        return {"cores": self._wanted_cores(), "held": self._slots.holders()}
+
+    def _staged(self) -> Workplace:
+        """The images on the device, from the first trial on."""
+        if self._place is None:
+            # Torch takes seconds to import.
+            from fastrcaps_search.search.trial import Workplace
+            from fastrcaps_search.training.device import SuspensionWatch
+            from fastrcaps_search.training.stage import stage
+
+            watch = SuspensionWatch()
+            signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
+            # Of several cards this process sees only its own.
+            splits = stage(
+                self._study.definition,
+                device=self._device.partition(":")[0],
+                threads=self._threads,
+                folder=self._data_folder,
+            )
+            self._place = Workplace(
+                self._study,
+                splits,
+                self._threads,
+                self._tell,
+                self._stop.is_set,
+                watch,
+                self._use_threads,
+            )
+        return self._place
 
     def _held(self) -> str:
         """Who holds the trials that are waited for."""
@@ -152,7 +186,7 @@ class Worker:
 
     def _do(self, admitted: Admitted, claim: Claim) -> None:
         claimed = ClaimedTrial(self._store, claim)
-        log = files.trial_log(self._store.location, self._study.name, claim.number)
+        log = files.trial_log(self._store.location, self._study, claim.number)
         try:
             with _logging_to(log), claimed.renewed():
                 if admitted.duty is Duty.TEST:
@@ -183,9 +217,11 @@ class Worker:
         self._tell("trial", trial=claim.number, policy=claim.parameters.described)
         (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
         try:
-            failure = TrialTraining(self._place, claimed, record).train()
+            failure = TrialTraining(self._staged(), claimed, record).train()
         except DeviceError as error:
-            self._note_device_fault(claimed, error)
+            # Even if the trial is lost, the device of this process is not to be trusted.
+            with suppress(LeaseLostError):
+                self._note_device_fault(claimed, error)
             raise
         if failure is None:
             self._tell("complete", trial=claim.number)
@@ -201,7 +237,7 @@ class Worker:
             return
         number = claimed.claim.number
         reason = f"{error} ({faults} attempts)"
-        log = files.trial_log(self._store.location, self._study.name, number)
+        log = files.trial_log(self._store.location, self._study, number)
         claimed.fail(Failure("device", reason, traceback.format_exc(), str(log)))
         self._tell("failed", trial=number, reason=reason)
 
@@ -212,7 +248,7 @@ class Worker:
         self._tell("testing", trial=number)
         (record,) = self._store.trials(self._study, epochs=True, number=number)
         try:
-            read_test_set(self._place, claimed, record)
+            read_test_set(self._staged(), claimed, record)
         except CheckpointError as error:
             LOG.warning("no test accuracy: %s", error)
             self._tell("untested", trial=number, reason=str(error))
@@ -228,7 +264,8 @@ def _logging_to(path: Path) -> Iterator[None]:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         raise DiskError(
-            f"{path.parent} must be a folder that can be written, got: {error.strerror}"
+            f"{path.parent} must be a folder that can be written, got: {error.strerror}; mend it, "
+            "or name another with --files"
         ) from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOG.addHandler(handler)
@@ -236,4 +273,6 @@ def _logging_to(path: Path) -> Iterator[None]:
         yield
     finally:
         LOG.removeHandler(handler)
-        handler.close()
+        # What could not be written before cannot be written now, on a full disk.
+        with suppress(OSError):
+            handler.close()

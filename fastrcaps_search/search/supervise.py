@@ -82,6 +82,7 @@ class Supervisor:
         self._restarts: Counter[str] = Counter()
         self._failures: list[str] = []
         self._error: FastrcapsError | None = None
+        self._is_over = False
 
     def run(self) -> None:
         """Start the workers and wait for them.
@@ -115,6 +116,7 @@ class Supervisor:
             name, event = self._events.get(timeout=POLL_SECONDS)
         except queue.Empty:
             self._observe(self._progress)
+            self._end_stopped_workers()
             return
         if event is None:
             self._ended(name)
@@ -143,6 +145,12 @@ class Supervisor:
             view.doing = "waits for the database"
         elif kind == "store_back":
             view.doing = "starts" if view.trial is None else "trains"
+        self._judge(kind, event)
+
+    def _judge(self, kind: str, event: dict[str, Any]) -> None:
+        """Whether the run goes on."""
+        if kind in ("done", "exhausted"):
+            self._is_over = True
         elif kind == "complete":
             self._failures.clear()
         elif kind == "failed":
@@ -167,9 +175,13 @@ class Supervisor:
     def _ended(self, name: str) -> None:
         worker = self._workers.pop(name)
         code = worker.wait(STOP_SECONDS)
+        # One that says no more, but does not end, would train beside its successor.
+        worker.kill()
         worker.close()
         self._progress.workers[name] = WorkerView(name, "ended")
         if code in (0, InterruptedRunError.exit_code) or self._error or self._stop.is_set():
+            return
+        if self._is_over:
             return
         self._restarts[name] += 1
         if self._restarts[name] > RESTARTS:
@@ -181,6 +193,12 @@ class Supervisor:
         self._progress.last = (name, {"event": "died", "exit_code": code})
         self._observe(self._progress)
         self._start(name)
+
+    def _end_stopped_workers(self) -> None:
+        """When the study is over, end workers that were suspended: they would be waited for."""
+        for worker in self._workers.values():
+            if self._is_over and worker.is_suspended:
+                worker.kill()
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

@@ -16,6 +16,7 @@ from fastrcaps_search.errors import (
     InterruptedRunError,
     StoreError,
     SuspendedError,
+    UsageError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
@@ -43,7 +44,8 @@ class Workplace:
         tell: Called with the name of an event and its facts.
         should_stop: Whether the worker was asked to stop.
         was_suspended: Whether the worker was suspended since this was asked last.
-        use_threads: Called with the threads of a run before it is opened.
+        use_threads: Called with the threads of a run before it is opened; gives how many it may
+            have.
     """
 
     study: StudyRecord
@@ -52,7 +54,7 @@ class Workplace:
     tell: Callable[..., None]
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
-    use_threads: Callable[[int], None] = lambda threads: None
+    use_threads: Callable[[int], int] = lambda threads: threads
 
 
 class TrialTraining:
@@ -83,7 +85,7 @@ class TrialTraining:
             results = [
                 self._run(run) for run in range(self._place.study.definition.runs_per_trial)
             ]
-        except (InterruptedRunError, DiskError, StoreError):
+        except (InterruptedRunError, DiskError, StoreError, UsageError):
             raise
         except Exception as error:
             if devices.is_device_fault(error):
@@ -114,7 +116,7 @@ class TrialTraining:
         trace = "".join(traceback.format_exception(error))
         LOG.error("failed: %s\n%s", message, trace)
         location = self._claimed.store.location
-        path = files.trial_log(location, self._place.study.name, self._record.number)
+        path = files.trial_log(location, self._place.study, self._record.number)
         kind = "diverged" if isinstance(error, DivergedError) else type(error).__name__
         return Failure(kind, message, trace, str(path))
 
@@ -161,7 +163,7 @@ class TrialTraining:
     def _setting(self, stored: RunRecord | None) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with.
 
-        The threads are never more than this machine has cores.
+        The threads are never more than there are cores for them.
         """
         device = self._place.splits.training.labels.device
         before = None if stored is None else stored.setting
@@ -172,7 +174,7 @@ class TrialTraining:
             stored=None if before is None else before.kernel,
         )
         threads = self._place.threads if before is None else min(before.threads, cores())
-        self._place.use_threads(threads)
+        threads = self._place.use_threads(threads)
         return devices.run_setting(
             device, precision=str(self._plan.precision), threads=threads, kernel=kernel
         )
@@ -287,7 +289,7 @@ def checkpoint_folder(
     """
     claim = claimed.claim
     return CheckpointFolder(
-        files.run_folder(claimed.store.location, study.name, claim.number, run),
+        files.run_folder(claimed.store.location, study, claim.number, run),
         owner={
             "study": study.uid,
             "trial": str(claim.number),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -113,6 +114,9 @@ def _private_stdout() -> TextIO:
 def _teller(events: TextIO) -> Tell:
     def tell(event: str, **facts: object) -> None:
         try:
+            # A supervisor that is suspended reads nothing: the training goes on unheard.
+            if not select.select([], [events], [], 0)[1]:
+                return
             events.write(json.dumps({"event": event, **facts}) + "\n")
         except (BrokenPipeError, ValueError):
             # The supervisor is gone; the closed standard input says so too.

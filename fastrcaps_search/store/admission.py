@@ -5,32 +5,33 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from sqlalchemy import Connection, insert, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.errors import StudyMismatchError
+from fastrcaps_search.errors import (
+    FastrcapsError,
+    StoreUnavailableError,
+    StudyMismatchError,
+)
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim, failure_values, identity
+from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
 from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.reaping import reap
 from fastrcaps_search.store.records import (
-    Failure,
-    LeaseRecord,
     StudyRecord,
     TrialRecord,
     TrialState,
 )
-from fastrcaps_search.store.store import Store, read_leases, read_trials
+from fastrcaps_search.store.store import Store, read_trials
 from fastrcaps_search.store.summary import untested_front
-
-MOST_DEATHS = 10
-"""Workers in a row that may die in one epoch of a trial before it counts as its own fault."""
 
 
 class Duty(StrEnum):
@@ -105,8 +106,27 @@ class Door:
         """
         nonce = uuid.uuid4().hex
         admitted = self._store.patience(lambda: self._admit(nonce))
-        self.settle()
+        try:
+            self.settle()
+        except BaseException:
+            if admitted.claim is not None:
+                with suppress(FastrcapsError):
+                    ClaimedTrial(self._store, admitted.claim).release()
+            raise
         return admitted
+
+    def over(self) -> Duty | None:
+        """``DONE`` or ``EXHAUSTED`` where nothing is left to claim, without claiming anything.
+
+        A trial that another worker holds may yet come back.
+        """
+        store, study = self._store, self._study
+        trials = store.trials(study)
+        if any(not trial.is_finished for trial in trials) or untested_front(study, trials):
+            return None
+        if len(trials) >= store.study(study.name).budget:
+            return Duty.DONE
+        return None if self._propose(study, trials) else Duty.EXHAUSTED
 
     def settle(self) -> None:
         """Tell Optuna what has begun and what has ended, where that is news."""
@@ -115,8 +135,8 @@ class Door:
     def _settle(self) -> None:
         if not self._mirror.lacks(self._trials()):
             return
-        with self._lock.held():
-            self._mirror.repair(self._study, self._trials())
+        with self._lock.held() as require_lock:
+            self._mirror.repair(self._study, self._trials(), require_lock=require_lock)
 
     def _trials(self) -> list[TrialRecord]:
         # Not through the store's own patience: this is within it, and maybe under the lock.
@@ -141,7 +161,7 @@ class Door:
 
     def _decide(self, connection: Connection, nonce: str) -> Admitted:
         budget = self._budget(connection)
-        held = self._reap(connection)
+        held = reap(connection, self._study.study_id)
         # After the reaping, which may have ended a trial.
         trials = read_trials(connection, self._study.study_id)
         running = [trial for trial in trials if not trial.is_finished]
@@ -171,53 +191,6 @@ class Door:
             )
         return int(row.budget)
 
-    def _reap(self, connection: Connection) -> set[int]:
-        """Remove the leases of lost workers; the numbers of the trials still held."""
-        held = set()
-        for lease in read_leases(connection, self._study.study_id):
-            table = schema.leases
-            key = (table.c.study_id == self._study.study_id) & (table.c.number == lease.number)
-            if identity(lease).is_known_dead:
-                connection.execute(table.delete().where(key))
-                self._note_death(connection, lease)
-            elif lease.is_lost:
-                connection.execute(table.delete().where(key))
-            else:
-                held.add(lease.number)
-                if lease.is_silent and lease.suspected_seconds is None:
-                    connection.execute(table.update().where(key).values(suspected_at=now()))
-        return held
-
-    def _note_death(self, connection: Connection, lease: LeaseRecord) -> None:
-        """Count a worker that died while it trained; end a trial that kills them one by one."""
-        table = schema.trials
-        key = (
-            (table.c.study_id == self._study.study_id)
-            & (table.c.number == lease.number)
-            & (table.c.state == TrialState.RUNNING)
-        )
-        connection.execute(table.update().where(key).values(deaths=table.c.deaths + 1))
-        deaths = connection.scalar(select(table.c.deaths).where(key))
-        if deaths is None or deaths < MOST_DEATHS:
-            return
-        failure = Failure(
-            "workers died",
-            f"{deaths} workers in a row died in an epoch of this trial, maybe for want of memory",
-            f"the last one was {lease.worker}, process {lease.pid} on {lease.host_name}",
-            "",
-        )
-        connection.execute(
-            table.update()
-            .where(key)
-            # The next token, in case that one of them is not dead after all.
-            .values(
-                state=str(TrialState.FAILED),
-                token=table.c.token + 1,
-                finished_at=now(),
-                **failure_values(failure),
-            )
-        )
-
     def _after_training(
         self,
         connection: Connection,
@@ -228,9 +201,11 @@ class Door:
         exhausted: bool,
     ) -> Admitted:
         """With every trial ended, the test accuracies of the front are left to be read."""
-        for number in untested_front(self._study, trials):
-            if number not in held | self._untestable:
-                return Admitted(Duty.TEST, self._claim(connection, nonce, trials[number]))
+        untested = set(untested_front(self._study, trials)) - self._untestable
+        for number in sorted(untested - held):
+            return Admitted(Duty.TEST, self._claim(connection, nonce, trials[number]))
+        if untested:
+            return Admitted(Duty.WAIT)
         return Admitted(Duty.EXHAUSTED if exhausted else Duty.DONE)
 
     def _claim_new(
@@ -257,11 +232,21 @@ class Door:
     def _claim(self, connection: Connection, nonce: str, trial: TrialRecord) -> Claim:
         token = trial.token + 1
         table = schema.trials
-        connection.execute(
+        # As it was read: its holder may just have come back, or its last commit have come through.
+        taken = connection.execute(
             table.update()
-            .where(table.c.study_id == self._study.study_id, table.c.number == trial.number)
+            .where(
+                table.c.study_id == self._study.study_id,
+                table.c.number == trial.number,
+                table.c.token == trial.token,
+                table.c.state == str(trial.state),
+            )
             .values(token=token)
         )
+        if taken.rowcount != 1:
+            raise StoreUnavailableError(
+                f"trial {trial.number} must stay as it is to be claimed, but it has just changed"
+            )
         claim = self._described(trial.number, token, trial.parameters, trial.configuration_key)
         return self._lease(connection, nonce, claim)
 

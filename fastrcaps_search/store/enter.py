@@ -25,6 +25,7 @@ from fastrcaps_search.store.store import Store
 OPTUNA_TABLE = "studies"
 FIRST_WAIT_SECONDS = 300.0
 """Longest wait for others that enter: each makes the tables, or sees that they are there."""
+FIRST_IDLE_SECONDS = 60.0
 
 
 def enter_study(
@@ -44,12 +45,32 @@ def enter_study(
     """
     _make_folder(location)
     engine = writing_engine(location, create=True)
-    lock = AdmissionLock(location, engine, "", FIRST_WAIT_SECONDS, FIRST_WAIT_SECONDS)
+    store = Store(location, engine)
+    # Of the whole database: its tables are made here.
+    lock = AdmissionLock(
+        location,
+        engine,
+        "",
+        wait_seconds=FIRST_WAIT_SECONDS,
+        idle_seconds=FIRST_IDLE_SECONDS,
+    )
     try:
         with lock.held():
-            return _create_and_enter(Store(location, engine), definition, seed=seed, budget=budget)
+            study = _create_and_enter(store, definition, seed=seed, budget=budget)
+        _tell_optuna(store, study)
     finally:
         engine.dispose()
+    return study
+
+
+def _tell_optuna(store: Store, study: StudyRecord) -> None:
+    """Tell Optuna what the last workers of the study could not, killed in that moment."""
+    mirror = Mirror(store.location)
+    try:
+        with AdmissionLock(store.location, store.engine, study.name).held() as require_lock:
+            mirror.repair(study, store.trials(study), require_lock=require_lock)
+    finally:
+        mirror.close()
 
 
 def _make_folder(location: Location) -> None:

@@ -53,28 +53,36 @@ class ProcessIdentity:
         if self.pid_namespace != here[2]:
             return False
         start = process_start(self.pid)
-        return start is None or (self.process_start != 0 and start != self.process_start)
+        return start is None or (
+            0 not in (start, self.process_start) and start != self.process_start
+        )
 
 
 def process_start(pid: int) -> int | None:
     """Start time of a live process in clock ticks since boot; ``None`` when it is no more.
 
-    A zombie counts as dead. Without ``/proc`` a live process gives 0.
+    A zombie counts as dead. A live process of which ``/proc`` says nothing gives 0.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return _alive_without_proc(pid)
     except OSError:
-        return None
+        return _alive_without_proc(pid)
     # The command name, in brackets, may hold blanks and brackets itself.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def is_suspended(pid: int) -> bool:
+    """Whether a process was stopped by a signal that lets it go on later."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in "Tt"
+
+
 def _alive_without_proc(pid: int) -> int | None:
-    if Path("/proc/self/stat").exists():
-        return None
+    # Other users' processes may be hidden from /proc.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -175,12 +175,11 @@ class ClaimedTrial:
 
     def note_device_fault(self) -> int:
         """Store that the device or its memory gave out; how often that was since an epoch."""
-        table = schema.trials
-        count = select(table.c.device_faults).where(self._key(table))
-        return self._fenced(
-            lambda connection: int(connection.scalar(count) or 0),
-            device_faults=table.c.device_faults + 1,
-        )
+        count = select(schema.trials.c.device_faults).where(self._key(schema.trials))
+        # Read before, so that a second attempt at the transaction counts nothing twice.
+        faults = int(self.store.do(lambda connection: connection.scalar(count)) or 0) + 1
+        self._fenced(lambda connection: None, device_faults=faults)
+        return faults
 
     def complete(self, values: Values) -> None:
         """End the trial with its values.

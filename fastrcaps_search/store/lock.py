@@ -9,22 +9,34 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine
 
-from fastrcaps_search.errors import DiskError, FastrcapsError, StoreError, StoreUnavailableError
+from fastrcaps_search.errors import (
+    DiskError,
+    FastrcapsError,
+    ReadOnlyStoreError,
+    StoreError,
+    StoreUnavailableError,
+)
 from fastrcaps_search.store.engine import BUSY_SECONDS, IDLE_SECONDS, removed
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.refusals import store_errors
 
 FIRST_PAUSE_SECONDS = 0.001
 LONGEST_PAUSE_SECONDS = 0.05
+REFUSALS: dict[int, type[FastrcapsError]] = {
+    errno.ENOSPC: DiskError,
+    errno.EACCES: ReadOnlyStoreError,
+    errno.EPERM: ReadOnlyStoreError,
+    errno.EROFS: ReadOnlyStoreError,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +54,23 @@ class AdmissionLock:
     location: Location
     engine: Engine
     name: str
-    wait_seconds: float = BUSY_SECONDS
-    idle_seconds: float = IDLE_SECONDS
+    wait_seconds: float = field(default=BUSY_SECONDS, kw_only=True)
+    idle_seconds: float = field(default=IDLE_SECONDS, kw_only=True)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock.
+    def held(self) -> Iterator[Callable[[], None]]:
+        """Hold the lock; gives what raises unless it is held still.
 
         Raises:
             StoreUnavailableError: Another process holds it for too long.
         """
         if self.location.path is not None:
             with self._file():
-                yield
+                yield lambda: None
         else:
-            with self._server():
-                yield
+            with self._server() as connection:
+                # The server takes it from those that are silent for too long.
+                yield lambda: connection.execute(sqlalchemy.text("SELECT 1")).close()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -76,6 +89,7 @@ class AdmissionLock:
     @contextmanager
     def _server(self) -> Iterator[Connection]:
         with store_errors(self.location), self.engine.begin() as connection:
+            # Those of the connection suit claiming, not entering.
             limits = {
                 "lock_timeout": self.wait_seconds,
                 "idle_in_transaction_session_timeout": self.idle_seconds,
@@ -120,8 +134,7 @@ class AdmissionLock:
         path = self.location.path
         if error.errno == errno.ENOENT and path is not None:
             return removed(path)
-        kind = DiskError if error.errno == errno.ENOSPC else StoreError
-        return kind(
+        return REFUSALS.get(error.errno or 0, StoreError)(
             f"{self._lock_path().parent} must be a folder that can be written, got: "
             f"{error.strerror}; mend it, or name another database with --storage"
         )
@@ -133,6 +146,11 @@ def _locked(file: IO[str], path: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise StoreError(
+            f"{path} must be on a local disk that knows file locks, got: {error.strerror}; "
+            "name another database with --storage"
+        ) from error
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

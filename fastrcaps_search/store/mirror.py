@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,10 +98,22 @@ class Mirror:
             self.storage.set_study_system_attr(study_id, METRIC_NAMES_KEY, names)
         return int(study_id)
 
-    def repair(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        """Create what Optuna lacks and tell it what has ended; the admission lock must be held.
+    def repair(
+        self,
+        study: StudyRecord,
+        trials: Sequence[TrialRecord],
+        *,
+        require_lock: Callable[[], None],
+    ) -> None:
+        """Create what Optuna lacks and tell it what has ended.
 
         A trial that another program has ended there keeps that end: Optuna allows no other.
+
+        Args:
+            study: The study.
+            trials: All its trials.
+            require_lock: Raises unless the study's admission lock is held; called before each
+                write, for this process may have been suspended meanwhile.
         """
         if not self.lacks(trials):
             return
@@ -109,27 +121,40 @@ class Mirror:
             study_id = self._study_id(study.name)
             theirs = self._twins(study_id)
             for ours in trials:
-                twin = theirs.get(ours.number)
-                if twin is None:
+                twins = theirs.get(ours.number, [])
+                if not twins:
+                    require_lock()
                     self.storage.create_new_trial(study_id, frozen_trial(study, ours))
-                elif twin.state == OptunaState.RUNNING.name and ours.is_finished:
-                    self._tell(twin.trial_id, ours)
+                elif twins[0].state == OptunaState.RUNNING.name and ours.is_finished:
+                    require_lock()
+                    self._tell(twins[0].trial_id, ours)
+                for copy in twins[1:]:
+                    self._end_copy(copy)
                 self._seen[ours.number] = ours.is_finished
 
     def lacks(self, trials: Sequence[TrialRecord]) -> bool:
         """Whether there is a trial whose beginning or end this process has not seen there."""
         return any(self._seen.get(trial.number) is not trial.is_finished for trial in trials)
 
-    def _twins(self, study_id: int) -> dict[int, Any]:
+    def _end_copy(self, copy: sqlalchemy.Row[Any]) -> None:
+        """End a second row of one trial, made when the answer to the first was lost."""
+        if copy.state == OptunaState.RUNNING.name:
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                self.storage.set_trial_state_values(copy.trial_id, OptunaState.FAIL)
+
+    def _twins(self, study_id: int) -> dict[int, list[sqlalchemy.Row[Any]]]:
         """Optuna's rows of our trials: by our number, for other programs may have added some."""
         query = sqlalchemy.text(
             "SELECT t.trial_id, t.state, a.value_json FROM trials t "
             "JOIN trial_user_attributes a ON a.trial_id = t.trial_id AND a.key = :key "
-            "WHERE t.study_id = :study_id ORDER BY t.trial_id DESC"
+            "WHERE t.study_id = :study_id ORDER BY t.trial_id"
         )
         with self.storage.engine.begin() as connection:
             rows = connection.execute(query, {"key": NUMBER_KEY, "study_id": study_id})
-            return {json.loads(row.value_json): row for row in rows}
+            found: dict[int, list[sqlalchemy.Row[Any]]] = {}
+            for row in rows:
+                found.setdefault(json.loads(row.value_json), []).append(row)
+        return found
 
     def _study_id(self, name: str) -> int:
         """Optuna's id of the study; it is created again where another program has deleted it."""
@@ -139,10 +164,14 @@ class Mirror:
             return self.create_study(name)
 
     def _tell(self, trial_id: int, ours: TrialRecord) -> None:
-        if ours.failure is not None:
-            self.storage.set_trial_user_attr(trial_id, REASON_KEY, _reason(ours.failure))
         values = None if ours.values is None else list(ours.values.as_tuple())
-        self.storage.set_trial_state_values(trial_id, STATES[ours.state], values)
+        try:
+            if ours.failure is not None:
+                self.storage.set_trial_user_attr(trial_id, REASON_KEY, _reason(ours.failure))
+            self.storage.set_trial_state_values(trial_id, STATES[ours.state], values)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            # By another program, just now.
+            return
         # Optuna has taken the time from this machine's clock.
         ended = sqlalchemy.text("UPDATE trials SET datetime_complete = :at WHERE trial_id = :id")
         with self.storage.engine.begin() as connection:

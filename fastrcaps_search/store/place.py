@@ -121,9 +121,11 @@ def _postgresql(rest: str, files: Path | None) -> Location:
         parts = urlsplit(f"postgresql+psycopg://{rest}")
         host = parts.hostname or ""
         place = f"{f'[{host}]' if ':' in host else host}{f':{parts.port}' if parts.port else ''}"
-        complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment
+        # SQLAlchemy ends a password at the first @, urlsplit at the last.
+        user_ends_once = "@" not in parts.netloc.rpartition("@")[0]
+        complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment and user_ends_once
     except ValueError:
-        complete = None
+        complete = False
     if not complete:
         raise UsageError(
             "storage must be postgresql://user@host:port/database, got a URL without a "

@@ -116,7 +116,8 @@ class LeaseRecord:
     @property
     def is_silent(self) -> bool:
         """Whether the worker has not been heard for so long that it is suspected to be lost."""
-        return self._silence >= 2 / 3
+        # After the clock was set back all are silent, until they renew.
+        return self._silence >= 2 / 3 or self._silence < 0
 
     @property
     def has_run_out(self) -> bool:

@@ -28,6 +28,8 @@ from fastrcaps_search.store.place import Location
 
 UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
 """What PostgreSQL says to whom it does not know, or of what it does not have."""
+REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
+LOCK_TIMEOUT = "55P03"
 PASSING = ("08", "25P", "40", "53", "55", "57")
 """Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
 
@@ -84,8 +86,10 @@ def _of_sqlite(error: Exception, cause: str, location: Location) -> FastrcapsErr
             "stop the program that holds it"
         )
     if "disk I/O error" in cause or _came_between(error):
-        return StoreUnavailableError(f"{path} must be readable and writable, got: {cause}")
-    return StoreError(f"{path}: the database refused a request: {cause}")
+        return StoreUnavailableError(
+            f"{path} must be readable and writable, got: {cause}; look after its disk"
+        )
+    return StoreError(f"{path} must take every request, got: {cause}; {REPORT}")
 
 
 def _of_postgresql(
@@ -94,7 +98,9 @@ def _of_postgresql(
     shown = location.shown
     state = getattr(original, "sqlstate", None) or ""
     if state == "53100":
-        return DiskError(f"{shown}: the server's disk must have room, got: {cause}")
+        return DiskError(
+            f"{shown}: the server's disk must have room, got: {cause}; free some space there"
+        )
     if state == "25006" or "read-only transaction" in cause:
         return ReadOnlyStoreError(
             f"{shown} must be writable, got: {cause}; name another database with --storage"
@@ -104,17 +110,27 @@ def _of_postgresql(
             f"{shown} must allow this user to read and write, got: {cause}; grant it, or name "
             "another database with --storage"
         )
+    if state == LOCK_TIMEOUT:
+        return StoreUnavailableError(
+            f"{shown} must be free for writing in time, got: {cause}; end the program that holds "
+            "it, or let it go on if it is suspended"
+        )
     if any(sign in cause for sign in UNKNOWN) and not state.startswith("42"):
         return WrongStoreError(
             f"{shown} must be a database that this user may open, got: {cause}; mend the URL of "
             "--storage"
         )
-    passing = not state or state.startswith(PASSING)
+    # Without a state it is the driver's own, which may be a fault of the request.
+    passing = state.startswith(PASSING) if state else _is_operational(original)
     if _came_between(error) or isinstance(error, OperationalError) or passing:
         return StoreUnavailableError(
             f"{shown} must answer, got: {cause}; start the server or mend the way to it"
         )
-    return StoreError(f"{shown}: the database refused a request: {cause}")
+    return StoreError(f"{shown} must take every request, got: {cause}; {REPORT}")
+
+
+def _is_operational(original: BaseException) -> bool:
+    return type(original).__name__ in ("OperationalError", "InterfaceError")
 
 
 def _came_between(error: Exception) -> bool:

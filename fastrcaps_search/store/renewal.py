@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from fastrcaps_search.errors import FastrcapsError
-
 RETRY_SECONDS = 1.0
 
 
@@ -41,9 +39,9 @@ class Renewal:
         while not self._stop.wait(pause):
             try:
                 held = self._renew()
-            except FastrcapsError:
-                # The database is out. The training goes on; its next write says what is wrong,
-                # if it still is.
+            except Exception:
+                # The database is out, most likely. The training goes on; its next write says what
+                # is wrong, if it still is. A thread that ended here would lose the trial.
                 pause = min(RETRY_SECONDS, self._every_seconds)
                 continue
             if not held:

@@ -91,7 +91,14 @@ class Store:
             StoreError: Not a database of ours.
         """
         patience = patience or Patience()
-        return patience(lambda: cls._checked(location, writing_engine(location), patience))
+        store = patience(lambda: cls._checked(location, writing_engine(location), patience))
+        if store.version < schema.VERSION:
+            store.close()
+            raise StoreError(
+                f"{location.shown} must have tables of version {schema.VERSION} to be worked on, "
+                f"got version {store.version}; `fastrcaps-search run` brings it up to date"
+            )
+        return store
 
     @classmethod
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:

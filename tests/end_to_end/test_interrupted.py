@@ -18,6 +18,7 @@ import pytest
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.store.store import Store
+from tests.end_to_end.violence import figures
 
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command
@@ -34,22 +35,6 @@ def stored(folder: Path) -> list[TrialRecord]:
         return store.trials(store.study("listed"), epochs=True)
     finally:
         store.close()
-
-
-def figures(trials: list[TrialRecord]) -> list[Any]:
-    """All that must be equal bit for bit: everything but seconds, and who met the test set."""
-    return [
-        (
-            trial.number,
-            trial.parameters,
-            trial.values and (trial.values.accuracy, trial.values.parameters),
-            [
-                (m.epoch, m.batch_size, m.lr_start, m.lr_end, m.loss, m.accuracy, m.steps)
-                for m in (epoch.metrics for epoch in trial.epochs)
-            ],
-        )
-        for trial in trials
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +60,12 @@ def workers_of(command: Command) -> dict[int, int]:
     """Process of each trial in progress."""
     workers = command.json("status", "--study", "listed")["workers"]
     return {worker["trial"]: worker["pid"] for worker in workers}
+
+
+def files_of(command: Command) -> Path:
+    """Folder of the study's checkpoints and logs."""
+    (found,) = (command.folder / "fastrcaps-files").glob("listed-*")
+    return found
 
 
 def wait_for_end(pid: int) -> None:
@@ -123,7 +114,7 @@ def test_a_killed_process_group_loses_only_its_epochs_in_progress(
     (said,) = re.findall(r"trial 2 continues at epoch (\d+)", again.stdout)
     assert int(said) in (kept + 1, kept + 2)
     assert [epoch.token for epoch in trial.epochs] == [1] * kept + [2] * (EPOCHS - kept)
-    log = (command.folder / "fastrcaps-files/listed/trial-0002/log.txt").read_text()
+    log = (files_of(command) / "trial-0002/log.txt").read_text()
     assert f"continues at epoch {said} from its checkpoint" in log
 
 
@@ -187,7 +178,7 @@ def test_an_epoch_that_contains_a_suspension_is_trained_again(
     check_nothing_lost(command, undisturbed)
     # One of the two workers may have been halted between two epochs, where nothing is lost.
     found = 0
-    for path in (command.folder / "fastrcaps-files/listed").glob("trial-*/log.txt"):
+    for path in files_of(command).glob("trial-*/log.txt"):
         log = path.read_text()
         for said in re.findall(r"suspended during epoch (\d+): the epoch is trained again", log):
             found += 1
@@ -201,7 +192,7 @@ def test_a_lost_checkpoint_means_the_run_begins_again(
     process = begin(command, listed, read_until)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    for path in (command.folder / "fastrcaps-files/listed/trial-0002/run-0").iterdir():
+    for path in (files_of(command) / "trial-0002/run-0").iterdir():
         path.unlink()
     finish(command, listed)
     trial = check_nothing_lost(command, undisturbed)[2]

@@ -223,14 +223,15 @@ class TestSecrets:
         line = ("run", "--study", "long.toml", "--trials", "1", "--workers", "1", "--verbose")
         process = start(*line, "--store-patience", "2", "--debug")
         read_until(process, "trial 0 epoch 2")
-        commands = [words for words in command_lines() if "fastrcaps_search" in words]
+        commands = command_lines(group=process.pid)
         assert any("search.worker" in words for words in commands)
         assert PASSWORD not in "".join(commands)
         server.stop("immediate")
         texts = [*process.communicate()]
         assert process.returncode == 1
         assert "--store-patience" in texts[1].splitlines()[-1]
-        for arguments in (line, ("status", "--study", "long"), ("doctor",)):
+        impatient = (*line, "--store-patience", "1")
+        for arguments in (impatient, ("status", "--study", "long"), ("doctor",)):
             texts.extend(start(*arguments, "--debug").communicate())
         server.start()
         for arguments in (
@@ -257,12 +258,13 @@ class TestSecrets:
         assert PASSWORD not in dump.stdout
 
 
-def command_lines() -> list[str]:
-    """Command lines of all processes, as ``ps`` shows them."""
+def command_lines(*, group: int) -> list[str]:
+    """Command lines of the processes of a group, as ``ps`` shows them."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            if os.getpgid(int(folder.name)) == group:
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
     return found

@@ -88,7 +88,7 @@ class Site:
         assert TrialTraining(self.place(should_stop), claimed, self.record()).train() is None
 
     def folder(self) -> Path:
-        return files.run_folder(self.store.location, "tiny", 0, 0)
+        return files.run_folder(self.store.location, self.study, 0, 0)
 
     def tokens(self) -> list[int]:
         return [row.token for row in self.record().epochs]
@@ -225,12 +225,17 @@ def test_a_continued_run_uses_its_threads_but_never_more_than_cores(
     site = make()
     first = site.claim()
     asked: list[int] = []
-    place = replace(site.place(Stops(site, 2)), threads=2, use_threads=asked.append)
+
+    def use(threads: int) -> int:
+        asked.append(threads)
+        return threads
+
+    place = replace(site.place(Stops(site, 2)), threads=2, use_threads=use)
     with pytest.raises(InterruptedRunError):
         TrialTraining(place, first, site.record()).train()
     first.release()
     monkeypatch.setattr("fastrcaps_search.search.trial.cores", lambda: 1)
-    place = replace(site.place(), threads=2, use_threads=asked.append)
+    place = replace(site.place(), threads=2, use_threads=use)
     TrialTraining(place, site.claim(), site.record()).train()
     assert asked == [2, 1]
     assert [row.setting.threads for row in site.record().epochs] == [2, 2, 1, 1, 1]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import optuna
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
@@ -15,11 +21,20 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
+from tests.store import workers
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
 
 DoorMaker = Callable[..., Door]
+ChildStarter = Callable[..., subprocess.Popen[str]]
+OptunaOpener = Callable[[], optuna.storages.RDBStorage]
+Sql = Callable[[str], list[tuple[Any, ...]]]
+
+DATABASES = ("sqlite", "postgresql")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def definition() -> StudyDefinition:
     """A search of 5 x 2 constant and adapting policies of LeNet5: 4 + 4 x 2 + 2 = 14 choices."""
     return StudyDefinition.from_dict(
@@ -35,16 +50,66 @@ def definition() -> StudyDefinition:
     )
 
 
-@pytest.fixture
-def location(tmp_path: Path) -> Location:
-    """Where the database will be."""
-    return locate(str(tmp_path / "fastrcaps.db"))
+@pytest.fixture(params=DATABASES)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """Where the database will be; every test that asks for it runs on both.
+
+    Those of one database alone are marked with
+    ``pytest.mark.parametrize("location", ["sqlite"], indirect=True)``.
+    """
+    if request.param == "sqlite":
+        return locate(str(tmp_path / "fastrcaps.db"))
+    url: str = request.getfixturevalue("postgres_url")
+    return locate(url, files=str(tmp_path / "files"))
 
 
 @pytest.fixture
-def study(location: Location, definition: StudyDefinition) -> StudyRecord:
-    """The study, stored, with a budget of 4."""
-    return enter_study(location, definition, seed=None, budget=4)
+def sql(location: Location, request: pytest.FixtureRequest) -> Sql:
+    """Runs SQL in the database, past the store; the rows of the last statement on a server."""
+
+    def on_file(text: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(workers.file_of(location))) as connection:
+            if text.lstrip()[:6].lower() == "select":
+                return connection.execute(text).fetchall()
+            connection.executescript(text)
+            return []
+
+    if location.path is not None:
+        return on_file
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url: str = request.getfixturevalue("postgres_url")
+    return lambda text: server.run_sql(url, text)
+
+
+@pytest.fixture(scope="session")
+def entered_file(definition: StudyDefinition, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database to be copied, with the study and a budget of 4."""
+    location = locate(str(tmp_path_factory.mktemp("entered") / "fastrcaps.db"))
+    enter_study(location, definition, seed=None, budget=4)
+    return workers.file_of(location)
+
+
+@pytest.fixture(scope="session")
+def entered_database(definition: StudyDefinition, postgres_server: PostgresServer) -> str:
+    """The same on the server: its name."""
+    url = postgres_server.new_database()
+    enter_study(locate(url), definition, seed=None, budget=4)
+    return urlsplit(url).path[1:]
+
+
+@pytest.fixture
+def study(location: Location, request: pytest.FixtureRequest) -> StudyRecord:
+    """The study, stored, with a budget of 4: a copy, for entering takes half a second."""
+    if location.path is not None:
+        shutil.copy(request.getfixturevalue("entered_file"), location.path)
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url: str = request.getfixturevalue("postgres_url")
+        server.drop_database(url)
+        name, original = urlsplit(url).path[1:], request.getfixturevalue("entered_database")
+        server.run_sql(server.url, f"CREATE DATABASE {name} TEMPLATE {original}")
+    with closing(Store.reading(location)) as store:
+        return store.study("tiny")
 
 
 @pytest.fixture
@@ -61,10 +126,49 @@ def make_door(store: Store, study: StudyRecord) -> Iterator[DoorMaker]:
     with ExitStack() as stack:
 
         def make(
-            worker: str = "w0", *, device: str = "cpu", of: StudyRecord | None = None
+            worker: str = "w0",
+            *,
+            device: str = "cpu",
+            of: StudyRecord | None = None,
+            at: Store | None = None,
+            **more: Any,  # noqa: ANN401  # the door's own
         ) -> Door:
-            door = Door(store, of or study, worker=worker, device=device, propose=propose)
+            door = Door(
+                at or store, of or study, worker=worker, device=device, propose=propose, **more
+            )
             stack.callback(door.close)
             return door
 
         yield make
+
+
+@pytest.fixture
+def start_child() -> Iterator[ChildStarter]:
+    """Starts processes as ``workers.child``; those that still run at the end are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: Any, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401
+        process = workers.child(*arguments, **more)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def open_optuna(location: Location) -> Iterator[OptunaOpener]:
+    """Opens Optuna's storage in the database as another program does; closed at the end."""
+    opened: list[optuna.storages.RDBStorage] = []
+
+    def open_one() -> optuna.storages.RDBStorage:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        opened.append(optuna.storages.RDBStorage(location.url))
+        return opened[-1]
+
+    yield open_one
+    for storage in opened:
+        storage.scoped_session.remove()
+        storage.engine.dispose()

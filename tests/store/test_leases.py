@@ -1,0 +1,480 @@
+"""Leases that run out. Their ages are written into the database, not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
+from fastrcaps_search.metrics import RunResult
+from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.lease import Claim, ClaimedTrial
+from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.reaping import MOST_DEATHS
+from fastrcaps_search.store.records import (
+    LeaseRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+    Values,
+)
+from fastrcaps_search.store.store import Store
+from tests.store.workers import FAILURE, METRICS, SETTING, VALUES, claimed, until
+
+if TYPE_CHECKING:
+    from tests.store.conftest import DoorMaker, Sql
+
+LEASE_SECONDS = 300.0
+"""Suspected after 200 seconds of silence, lost 100 seconds after that."""
+
+
+class Clock:
+    """Moves the times of all leases back, as if the time had passed that the tests speak of."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def silence(self, seconds: float) -> None:
+        """All workers have been silent for so much longer."""
+        self._sql(f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}")
+
+    def pass_by(self, seconds: float) -> None:
+        """The same, and all suspicions are so much older."""
+        self._sql(
+            f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}, "
+            f"suspected_at = suspected_at - {seconds}"
+        )
+
+    def kill(self) -> None:
+        """The processes of all leases have ended; their ids are those of others now."""
+        self._sql("update fastrcaps_leases set process_start = process_start + 1")
+
+
+@pytest.fixture
+def clock(sql: Sql) -> Clock:
+    return Clock(sql)
+
+
+@pytest.fixture
+def first(make_door: DoorMaker) -> Claim:
+    """Trial 0, held by another door, as by a worker that is heard of no more."""
+    return claimed(make_door("w0", lease_seconds=LEASE_SECONDS))
+
+
+@pytest.fixture
+def door(make_door: DoorMaker) -> Door:
+    """The door of a worker that looks for something to do."""
+    return make_door("w1", lease_seconds=LEASE_SECONDS)
+
+
+Lost = Callable[[], None]
+
+
+@pytest.fixture
+def lose(first: Claim, door: Door, clock: Clock) -> Lost:
+    """Lets the lease of trial 0 run out, up to its take-over."""
+
+    def run_out() -> None:
+        clock.silence(210)
+        assert claimed(door).number == 1
+        clock.pass_by(110)
+
+    return run_out
+
+
+def lease_of(store: Store, study: StudyRecord, number: int = 0) -> LeaseRecord:
+    (found,) = (lease for lease in store.leases(study) if lease.number == number)
+    return found
+
+
+def trial_of(store: Store, study: StudyRecord, number: int = 0) -> TrialRecord:
+    return store.trials(study)[number]
+
+
+class TestRunningOut:
+    def test_a_silent_lease_is_suspected_held_and_taken_over_after_the_last_third(
+        self, first: Claim, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        clock.silence(190)
+        assert claimed(door).number == 1
+        assert lease_of(store, study).suspected_seconds is None
+        clock.silence(20)
+        assert claimed(door).number == 2
+        suspected = lease_of(store, study).suspected_seconds
+        assert suspected is not None
+        assert 0 <= suspected < 60
+        clock.pass_by(90)
+        assert claimed(door).number == 3
+        assert door.next().duty is Duty.WAIT
+        clock.pass_by(20)
+        again = claimed(door)
+        assert (again.number, again.token) == (0, 2)
+        assert again.parameters == first.parameters
+        assert again.configuration_key == first.configuration_key
+        assert (again.worker, lease_of(store, study).worker) == ("w1", "w1")
+
+    def test_however_long_the_silence_it_is_held_until_it_was_suspected_for_a_third(
+        self, first: Claim, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        clock.silence(100_000)
+        assert claimed(door).number == 1
+        clock.silence(100_000)
+        assert claimed(door).number == 2
+        assert lease_of(store, study).has_run_out
+
+    def test_a_renewal_ends_the_suspicion(
+        self, first: Claim, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        clock.silence(210)
+        assert claimed(door).number == 1
+        assert ClaimedTrial(store, first).renew()
+        lease = lease_of(store, study)
+        assert lease.suspected_seconds is None
+        assert lease.silent_seconds is not None
+        assert 0 <= lease.silent_seconds < 60
+        # From the beginning: first suspected again, then the last third.
+        clock.pass_by(210)
+        assert claimed(door).number == 2
+        clock.pass_by(90)
+        assert claimed(door).number == 3
+        clock.pass_by(20)
+        assert claimed(door).number == 0
+
+    def test_after_an_outage_all_are_silent_and_the_living_keep_their_trials(
+        self, first: Claim, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        lost = claimed(door)
+        clock.silence(1000)
+        assert claimed(door).number == 2
+        assert ClaimedTrial(store, first).renew()
+        clock.pass_by(110)
+        again = claimed(door)
+        assert (again.number, again.token) == (lost.number, 2)
+        ClaimedTrial(store, first).complete(VALUES)
+        assert trial_of(store, study).state is TrialState.COMPLETE
+
+    def test_a_lease_from_the_future_runs_out_too_once_the_clock_was_set_back(
+        self, first: Claim, door: Door, clock: Clock, sql: Sql, store: Store, study: StudyRecord
+    ) -> None:
+        clock.silence(210)
+        assert claimed(door).number == 1
+        clock.pass_by(-100_000)
+        assert claimed(door).number == 2
+        # Suspected anew, on the clock as it is now.
+        suspected = lease_of(store, study).suspected_seconds
+        assert suspected is not None
+        assert 0 <= suspected < 60
+        clock.pass_by(90)
+        assert claimed(door).number == 3
+        clock.pass_by(20)
+        assert claimed(door).number == 0
+
+    def test_a_lease_of_an_earlier_release_never_runs_out(
+        self, first: Claim, door: Door, sql: Sql, store: Store, study: StudyRecord
+    ) -> None:
+        sql(
+            "update fastrcaps_leases set host = 'elsewhere', claimed_at = 0, "
+            "renewed_at = null, lease_seconds = null, nonce = null"
+        )
+        assert [claimed(door).number for _ in range(3)] == [1, 2, 3]
+        assert lease_of(store, study).suspected_seconds is None
+        sql("update fastrcaps_leases set suspected_at = 0")
+        assert door.next().duty is Duty.WAIT
+
+    def test_a_dead_worker_of_another_host_is_only_silent(
+        self, first: Claim, door: Door, clock: Clock, sql: Sql
+    ) -> None:
+        sql("update fastrcaps_leases set host = 'elsewhere', pid = 4194303")
+        assert claimed(door).number == 1
+        clock.silence(210)
+        assert claimed(door).number == 2
+        clock.pass_by(110)
+        assert claimed(door).number == 0
+
+    def test_a_dead_worker_of_this_host_is_known_at_once(
+        self, first: Claim, door: Door, clock: Clock
+    ) -> None:
+        clock.kill()
+        again = claimed(door)
+        assert (again.number, again.token) == (0, 2)
+
+    def test_a_running_trial_without_a_lease_is_taken_over(
+        self, first: Claim, door: Door, sql: Sql
+    ) -> None:
+        sql("delete from fastrcaps_leases")
+        again = claimed(door)
+        assert (again.number, again.token) == (0, 2)
+        assert again.parameters == first.parameters
+
+    def test_the_lease_of_one_who_reads_test_accuracies_runs_out_too(
+        self, make_door: DoorMaker, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        for _ in range(4):
+            ClaimedTrial(store, claimed(door)).complete(VALUES)
+        reader = make_door("w0", lease_seconds=LEASE_SECONDS)
+        readings = [reader.next() for _ in range(4)]
+        assert [reading.duty for reading in readings] == [Duty.TEST] * 4
+        assert door.next().duty is Duty.WAIT
+        clock.silence(210)
+        assert door.next().duty is Duty.WAIT
+        clock.pass_by(110)
+        again = door.next()
+        assert again.duty is Duty.TEST
+        assert again.claim is not None
+        assert again.claim.token == 3
+
+
+class TestTheOneWhoComesBack:
+    def test_its_writes_are_refused_and_change_nothing(
+        self, first: Claim, lose: Lost, door: Door, store: Store, study: StudyRecord
+    ) -> None:
+        old = ClaimedTrial(store, first)
+        old.begin_run(0, seed=0, setting=SETTING, fresh=False)
+        old.store_epoch(0, METRICS, setting=SETTING)
+        lose()
+        assert claimed(door).number == 0
+        before = store.trials(study, epochs=True), store.leases(study)
+        writes: list[Callable[[], object]] = [
+            lambda: old.begin_run(0, seed=0, setting=SETTING, fresh=True),
+            lambda: old.store_epoch(0, replace(METRICS, epoch=2), setting=SETTING),
+            lambda: old.forget_epochs_after(0, 0),
+            lambda: old.finish_run(0, RunResult(0.1, 1.0, 5, 1)),
+            lambda: old.complete(VALUES),
+            lambda: old.fail(FAILURE),
+            lambda: old.store_test_accuracy(0, 0.1),
+            old.note_device_fault,
+        ]
+        for write in writes:
+            with pytest.raises(LeaseLostError, match="trial 0 must be held to be written"):
+                write()
+        assert not old.renew()
+        old.release()
+        after = store.trials(study, epochs=True), store.leases(study)
+        assert after[0] == before[0]
+        assert [lease.token for lease in after[1]] == [lease.token for lease in before[1]]
+
+    def test_it_may_still_write_while_nobody_has_taken_over(
+        self, first: Claim, lose: Lost, store: Store, study: StudyRecord
+    ) -> None:
+        lose()
+        ClaimedTrial(store, first).complete(VALUES)
+        assert trial_of(store, study).values == VALUES
+
+    def test_its_renewals_tell_it_before_its_next_write(
+        self, make_door: DoorMaker, door: Door, sql: Sql, store: Store
+    ) -> None:
+        old = ClaimedTrial(store, claimed(make_door("w0", lease_seconds=0.3)))
+        with old.renewed():
+            old.require_held()
+            sql("delete from fastrcaps_leases")
+            assert claimed(door).number == 0
+            until(lambda: refuses(old.require_held))
+
+    def test_a_renewal_comes_without_being_asked_for(
+        self, make_door: DoorMaker, sql: Sql, store: Store, study: StudyRecord
+    ) -> None:
+        trial = ClaimedTrial(store, claimed(make_door(lease_seconds=0.3)))
+        with trial.renewed():
+            sql("update fastrcaps_leases set renewed_at = 0")
+            until(lambda: (lease_of(store, study).silent_seconds or 0.0) < 1000)
+            trial.require_held()
+
+
+def refuses(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except LeaseLostError:
+        return True
+    return False
+
+
+class TestAnswersThatAreLost:
+    """A commit that was done although its answer never came."""
+
+    @pytest.fixture
+    def patient(self, location: Location, study: StudyRecord) -> Iterator[Store]:
+        """A store that tries again."""
+        opened = Store.writing(location, patience=Patience(60))
+        yield opened
+        opened.close()
+
+    def test_a_new_claim_is_found_again(
+        self,
+        make_door: DoorMaker,
+        patient: Store,
+        study: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        door = make_door(at=patient)
+        lost = lose_answer(patient, monkeypatch)
+        claim = claimed(door)
+        assert lost == [True]
+        assert (claim.number, claim.token) == (0, 1)
+        (trial,) = patient.trials(study)
+        assert (trial.parameters, trial.configuration_key) == (
+            claim.parameters,
+            claim.configuration_key,
+        )
+        ClaimedTrial(patient, claim).complete(VALUES)
+        assert claimed(door).number == 1
+
+    def test_a_take_over_is_found_again(
+        self,
+        first: Claim,
+        make_door: DoorMaker,
+        clock: Clock,
+        patient: Store,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        clock.kill()
+        lost = lose_answer(patient, monkeypatch)
+        claim = claimed(make_door(at=patient))
+        assert lost == [True]
+        assert (claim.number, claim.token, claim.parameters) == (0, 2, first.parameters)
+
+    def test_the_claim_of_a_test_is_found_again(
+        self,
+        make_door: DoorMaker,
+        patient: Store,
+        study: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        door = make_door(at=patient)
+        for accuracy in (0.1, 0.9, 0.1, 0.1):
+            ClaimedTrial(patient, claimed(door)).complete(Values(accuracy, 1.0, 10))
+        door.settle()
+        lost = lose_answer(patient, monkeypatch)
+        admitted = door.next()
+        assert lost == [True]
+        assert admitted.duty is Duty.TEST
+        assert admitted.claim is not None
+        assert (admitted.claim.number, admitted.claim.token) == (1, 2)
+        assert door.next().duty is Duty.WAIT
+
+    @pytest.mark.parametrize("ending", ["complete", "fail"])
+    def test_an_end_counts_once(
+        self,
+        ending: str,
+        make_door: DoorMaker,
+        patient: Store,
+        study: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        trial = ClaimedTrial(patient, claimed(make_door(at=patient)))
+        lost = lose_answer(patient, monkeypatch)
+        if ending == "complete":
+            trial.complete(VALUES)
+        else:
+            trial.fail(FAILURE)
+        assert lost == [True]
+        record = trial_of(patient, study)
+        assert (record.values, record.failure) == (
+            (VALUES, None) if ending == "complete" else (None, FAILURE)
+        )
+        assert patient.leases(study) == []
+
+    def test_without_patience_the_worker_is_told(
+        self, make_door: DoorMaker, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        door = make_door()
+        lose_answer(store, monkeypatch)
+        with pytest.raises(StoreUnavailableError, match="disk I/O error"):
+            door.next()
+
+
+def lose_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Let the next commit of this store be done and then fail; filled once that has been."""
+    dialect = store.engine.dialect
+    commit = dialect.do_commit
+    lost: list[bool] = []
+
+    def lose(connection: Any) -> None:  # noqa: ANN401  # any driver's
+        commit(connection)
+        if not lost:
+            lost.append(True)
+            assert dialect.dbapi is not None
+            raise dialect.dbapi.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(dialect, "do_commit", lose)
+    return lost
+
+
+class TestDeaths:
+    def die(self, door: Door, clock: Clock, times: int) -> list[Claim]:
+        """Claim trial 0 and die, again and again."""
+        claims = []
+        for _ in range(times):
+            claims.append(claimed(door))
+            clock.kill()
+        assert {claim.number for claim in claims} == {0}
+        return claims
+
+    def test_a_trial_that_kills_its_workers_fails_with_the_reason(
+        self, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        assert MOST_DEATHS == 10
+        claims = self.die(door, clock, 10)
+        assert [claim.token for claim in claims] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+        assert claimed(door).number == 1
+        trial = trial_of(store, study)
+        assert trial.state is TrialState.FAILED
+        assert trial.failure is not None
+        assert trial.failure.kind == "workers died"
+        assert trial.failure.message == (
+            "10 workers in a row died in an epoch of this trial, maybe for want of memory"
+        )
+        assert "the last one was w1, process " in trial.failure.trace
+        assert trial.finished_at is not None
+        # In case that it is not dead after all.
+        with pytest.raises(LeaseLostError):
+            ClaimedTrial(store, claims[-1]).complete(VALUES)
+
+    def test_an_epoch_in_between_begins_the_count_anew(
+        self, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        self.die(door, clock, 9)
+        trial = ClaimedTrial(store, claimed(door))
+        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
+        trial.store_epoch(0, METRICS, setting=SETTING)
+        clock.kill()
+        self.die(door, clock, 8)
+        claim = claimed(door)
+        assert (claim.number, claim.token) == (0, 19)
+        clock.kill()
+        assert claimed(door).number == 1
+        assert trial_of(store, study).state is TrialState.FAILED
+
+    def test_silence_is_no_death(
+        self, door: Door, clock: Clock, sql: Sql, store: Store, study: StudyRecord
+    ) -> None:
+        for token in range(1, 13):
+            claim = claimed(door)
+            assert (claim.number, claim.token) == (0, token)
+            sql("update fastrcaps_leases set renewed_at = 0, suspected_at = 0")
+
+    def test_who_dies_reading_a_test_accuracy_takes_nothing_from_the_trial(
+        self, door: Door, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        for accuracy in (0.9, 0.1, 0.1, 0.1):
+            ClaimedTrial(store, claimed(door)).complete(Values(accuracy, 1.0, 10))
+        for _ in range(11):
+            admitted = door.next()
+            assert admitted.duty is Duty.TEST
+            clock.kill()
+        assert trial_of(store, study).values == Values(0.9, 1.0, 10)
+
+    def test_faults_of_the_device_are_counted_and_begin_anew_with_an_epoch(
+        self, door: Door, store: Store
+    ) -> None:
+        trial, other = (ClaimedTrial(store, claimed(door)) for _ in range(2))
+        assert [trial.note_device_fault() for _ in range(3)] == [1, 2, 3]
+        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
+        assert trial.note_device_fault() == 4
+        assert other.note_device_fault() == 1
+        trial.store_epoch(0, METRICS, setting=SETTING)
+        assert [trial.note_device_fault() for _ in range(2)] == [1, 2]
+        assert other.note_device_fault() == 2

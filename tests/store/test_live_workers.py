@@ -1,0 +1,128 @@
+"""Workers in processes of their own with short leases: a slow one is not taken for a dead one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.store import Store
+from tests.store.workers import BEGIN, line, say
+
+if TYPE_CHECKING:
+    from tests.store.conftest import ChildStarter, DoorMaker, Sql
+
+pytestmark = pytest.mark.slow
+
+LEASE_SECONDS = 2.0
+
+# A slow start: nothing is stored while Python is busy, some of it without a pause for others.
+BUSY = (
+    BEGIN
+    + """
+lease, busy = float(sys.argv[2]), float(sys.argv[3])
+store = Store.writing(location)
+claim = door_of(store, "child", lease_seconds=lease).next().claim
+trial = ClaimedTrial(store, claim)
+with trial.renewed():
+    print(claim.number, claim.token, flush=True)
+    end = time.monotonic() + busy
+    while time.monotonic() < end:
+        sum(range(300_000))
+        for _ in range(1000):
+            json.dumps(claim.number)
+    print("busy no more", flush=True)
+    input()
+    try:
+        trial.complete(Values(0.5, 1.0, 10.0))
+    except FastrcapsError as error:
+        print(type(error).__name__, error, flush=True)
+    else:
+        print("stored", flush=True)
+"""
+)
+
+SUSPENDED = (
+    BEGIN
+    + """
+store = Store.writing(location)
+claim = door_of(store, "child", lease_seconds=float(sys.argv[2])).next().claim
+trial = ClaimedTrial(store, claim)
+with trial.renewed():
+    print(claim.number, claim.token, flush=True)
+    input()
+    try:
+        trial.complete(Values(0.5, 1.0, 10.0))
+    except FastrcapsError as error:
+        print(type(error).__name__, error, flush=True)
+"""
+)
+
+
+@pytest.fixture
+def one_trial(sql: Sql, study: StudyRecord) -> None:
+    """A budget of one: who asks again and again is given that trial or none."""
+    sql("update fastrcaps_studies set budget = 1")
+
+
+@pytest.mark.usefixtures("one_trial")
+def test_a_slow_start_is_not_a_dead_worker(
+    location: Location,
+    make_door: DoorMaker,
+    store: Store,
+    study: StudyRecord,
+    start_child: ChildStarter,
+) -> None:
+    busy = 3 * LEASE_SECONDS
+    worker = start_child(BUSY, location.url, str(LEASE_SECONDS), str(busy))
+    assert line(worker) == "0 1"
+    door = make_door("w1", lease_seconds=LEASE_SECONDS)
+    duties = set()
+    end = time.monotonic() + busy
+    while time.monotonic() < end:
+        duties.add(door.next().duty)
+        time.sleep(LEASE_SECONDS / 20)
+    assert duties == {Duty.WAIT}
+    assert line(worker) == "busy no more"
+    say(worker)
+    assert line(worker) == "stored"
+    (trial,) = store.trials(study)
+    assert (trial.state, trial.token) == (TrialState.COMPLETE, 1)
+
+
+@pytest.mark.usefixtures("one_trial")
+def test_a_suspended_one_is_and_finds_its_trial_taken_when_it_goes_on(
+    location: Location,
+    make_door: DoorMaker,
+    store: Store,
+    study: StudyRecord,
+    start_child: ChildStarter,
+) -> None:
+    worker = start_child(SUSPENDED, location.url, str(LEASE_SECONDS))
+    assert line(worker) == "0 1"
+    door = make_door("w1", lease_seconds=LEASE_SECONDS)
+    assert door.next().duty is Duty.WAIT
+    os.kill(worker.pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    admitted = door.next()
+    while admitted.duty is Duty.WAIT:
+        assert time.monotonic() < stopped + 60
+        time.sleep(LEASE_SECONDS / 20)
+        admitted = door.next()
+    # Its last renewal was a sixth of the lease before, at most.
+    assert time.monotonic() - stopped >= LEASE_SECONDS * 5 / 6
+    assert admitted.duty is Duty.TRAIN
+    assert admitted.claim is not None
+    assert (admitted.claim.number, admitted.claim.token) == (0, 2)
+    os.kill(worker.pid, signal.SIGCONT)
+    say(worker)
+    assert line(worker).startswith("LeaseLostError trial 0 must be held to be written")
+    assert worker.wait() == 0
+    (trial,) = store.trials(study)
+    assert (trial.state, trial.values) == (TrialState.RUNNING, None)

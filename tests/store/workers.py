@@ -1,0 +1,109 @@
+"""What workers of the tests store, and workers in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.records import Failure, Values
+
+VALUES = Values(0.9, 2.0, 61_706)
+FAILURE = Failure("E", "no", "", "")
+SETTING = RunSetting("cpu", "CPU", "2.14", "fp32", 1, "eager")
+METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
+
+LONGEST_WAIT_SECONDS = 60.0
+POLL_SECONDS = 0.02
+
+# The search of a worker takes torch and two seconds to import. This proposal is the next in a row.
+BEGIN = """
+import json, os, sys, time
+from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.search.configurations import configurations
+from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import Values
+from fastrcaps_search.store.store import Store
+
+
+def propose(study, trials):
+    taken = {trial.configuration_key for trial in trials}
+    for key, parameters in configurations(study.definition).items():
+        if key not in taken:
+            return parameters, key
+    return None
+
+
+def door_of(store, worker, **more):
+    return Door(
+        store, store.study("tiny"), worker=worker, device="cpu", propose=propose, **more
+    )
+
+
+location = locate(sys.argv[1])
+"""
+
+CLAIM_AND_WAIT = (
+    BEGIN
+    + """
+store = Store.writing(location)
+print(door_of(store, "child").next().claim.number, flush=True)
+input()
+"""
+)
+
+
+def child(
+    script: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """A Python process with the script, whose standard input and output are the test's."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints; empty once it has ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def say(process: subprocess.Popen[str], text: str = "") -> None:
+    """Give a process a line to read."""
+    assert process.stdin is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT_SECONDS) -> None:
+    """Wait for what another process is about to bring about."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"it must come true within {seconds:g} s, but did not"
+        time.sleep(POLL_SECONDS)
+
+
+def claimed(door: Door) -> Claim:
+    """The trial that the door gives to be trained."""
+    admitted = door.next()
+    assert admitted.duty is Duty.TRAIN
+    assert admitted.claim is not None
+    return admitted.claim
+
+
+def file_of(location: Location) -> Path:
+    """The SQLite file."""
+    assert location.path is not None
+    return location.path
