@@ -234,13 +234,13 @@ class TestSecrets:
         for arguments in (impatient, ("status", "--study", "long"), ("doctor",)):
             texts.extend(start(*arguments, "--debug").communicate())
         server.start()
-        for arguments in (
+        for words in (
             ("run", "--study", "quick.toml", "--trials", "1", "--workers", "1"),
             ("report", "--study", "long"),
             ("trials", "--study", "long", "--json"),
             ("doctor",),
         ):
-            process = start(*arguments)
+            process = start(*words)
             texts.extend(process.communicate())
             assert process.returncode == 0, texts[-1]
         assert all(PASSWORD not in text for text in texts)

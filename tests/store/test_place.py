@@ -87,6 +87,7 @@ def test_another_kind_of_database_is_refused_without_its_password(storage: str) 
         "postgresql://ann:s3cr3t@host:many/db",
         # Slash, question mark or hash in a password end the part that holds it.
         "postgresql://ann:s3cr3t/more@host/db",
+        "postgresql://ann:p@s3cr3t@host/db",
         "postgresql://ann:12/s3cr3t@host",
         "postgresql://ann:12/s3cr3t@host/db",
         "postgresql://ann:12?s3cr3t@host/db",

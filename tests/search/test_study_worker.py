@@ -1,0 +1,219 @@
+"""What a worker does between its trials: it waits for cores, sees the end, is heard or not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search import processes
+from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.study_worker import LOG, Worker, _logging_to
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.supervise import Supervisor
+from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.store import Store
+
+STUDY = StudyDefinition.from_dict(
+    {
+        "name": "tiny",
+        "network": "lenet5",
+        "data_set": "mnist-mini",
+        "epochs": 2,
+        "boundaries": [1],
+        "train_images": 64,
+        "space": {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant"]},
+    }
+)
+NO = Failure("E", "no", "", "")
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return locate(str(tmp_path / "a.db"))
+
+
+@pytest.fixture
+def open_store(location: Location) -> Iterator[Callable[[], Store]]:
+    """Opens the store."""
+    with ExitStack() as stack:
+
+        def opened() -> Store:
+            store = Store.writing(location)
+            stack.callback(store.close)
+            return store
+
+        yield opened
+
+
+@pytest.fixture
+def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CoreSlots]:
+    """All cores of a machine with two, held by somebody else."""
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    monkeypatch.setattr("fastrcaps_search.search.study_worker.cores", lambda: 1)
+    with CoreSlots(owner="worker-7 of study other") as slots:
+        assert slots.try_claim(len(os.sched_getaffinity(0)))
+        yield slots
+
+
+def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worker:
+    return Worker(
+        store,
+        store.study("tiny"),
+        name="worker-0",
+        device="cpu",
+        threads=1,
+        data_folder=None,
+        lease_seconds=30.0,
+        tell=lambda event, **facts: told.put((event, facts)),
+        stop=threading.Event(),
+    )
+
+
+def test_a_worker_without_a_core_sees_that_the_study_is_over(
+    location: Location, open_store: Callable[[], Store], all_cores: CoreSlots
+) -> None:
+    study = enter_study(location, STUDY, seed=None, budget=2)
+    store = open_store()
+    door = Door(store, study, worker="other", device="cpu", propose=propose)
+    first, second = door.next().claim, door.next().claim
+    assert first is not None
+    assert second is not None
+    ClaimedTrial(store, first).fail(NO)
+    told: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+    waiting = worker(open_store(), told)
+    thread = threading.Thread(target=waiting.work)
+    thread.start()
+    event, facts = told.get(timeout=60)
+    assert (event, facts["cores"]) == ("no_cores", 1)
+    assert door.over() is None
+    ClaimedTrial(store, second).fail(NO)
+    assert told.get(timeout=60) == ("done", {})
+    thread.join(60)
+    assert not thread.is_alive()
+    waiting.close()
+    door.close()
+
+
+def test_the_study_is_over_when_no_configuration_is_left(
+    location: Location, open_store: Callable[[], Store]
+) -> None:
+    study = enter_study(location, STUDY, seed=None, budget=9)
+    store = open_store()
+    door = Door(store, study, worker="w", device="cpu", propose=propose)
+    for _ in range(2):
+        assert door.over() is None
+        claim = door.next().claim
+        assert claim is not None
+        ClaimedTrial(store, claim).fail(NO)
+    assert door.over() is Duty.EXHAUSTED
+    assert door.next().duty is Duty.EXHAUSTED
+    door.close()
+
+
+def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
+    location: Location,
+    open_store: Callable[[], Store],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    every = len(os.sched_getaffinity(0))
+    enter_study(location, STUDY, seed=None, budget=2)
+    made = worker(open_store(), queue.Queue())
+    assert made._slots is not None
+    assert made._slots.try_claim(1)
+    assert made._use_threads(every) == every
+    made._use_threads(1)
+    with CoreSlots(owner="other") as other:
+        assert other.try_claim(1)
+        assert made._use_threads(every) == 1
+    made.close()
+
+
+def test_a_full_disk_under_the_log_of_a_trial_harms_nothing(tmp_path: Path) -> None:
+    full = tmp_path / "log.txt"
+    full.symlink_to("/dev/full")
+    LOG.setLevel(logging.INFO)
+    with _logging_to(full):
+        LOG.info("a line that does not fit")
+
+
+UNHEARD = """
+import json, os, sys
+from fastrcaps_search.search.worker import _private_stdout, _teller
+tell = _teller(_private_stdout())
+for number in range(20_000):
+    tell("progress", epoch=number, images=1, images_per_second=1.0)
+sys.stderr.write("went on\\n")
+sys.stderr.flush()
+"""
+
+
+def test_a_worker_goes_on_when_nobody_reads_what_it_tells() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", UNHEARD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "went on\n"
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+    assert 10 < len(lines) < 20_000
+    assert lines[0].startswith('{"event": "progress", "epoch": 0')
+
+
+SUSPENDED = """
+import json, os, signal, sys
+if "worker-1" in sys.argv:
+    os.kill(os.getpid(), signal.SIGSTOP)
+print(json.dumps({"event": "done"}), flush=True)
+"""
+
+
+def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
+    tmp_path: Path, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        processes, "_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
+    )
+    specs = [
+        WorkerSpec(
+            study="tiny",
+            name=f"worker-{index}",
+            device="cpu",
+            threads=1,
+            location=location,
+            log=tmp_path / f"{index}.log",
+        )
+        for index in range(2)
+    ]
+    started: list[int] = []
+    supervisor = Supervisor(
+        specs,
+        stop=threading.Event(),
+        observe=lambda progress: started.extend(
+            made.process.pid for made in supervisor._workers.values()
+        ),
+    )
+    supervisor.run()
+    for pid in set(started):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
