@@ -78,7 +78,7 @@ def test_a_server_takes_it_from_one_that_was_stopped_and_what_it_commits_later_i
     holder = start_child(HOLD, location.url, "1")
     assert line(holder) == "in"
     os.kill(holder.pid, signal.SIGSTOP)
-    with lock_of(store, wait_seconds=30).transaction():
+    with lock_of(store).transaction():
         pass
     os.kill(holder.pid, signal.SIGCONT)
     say(holder)

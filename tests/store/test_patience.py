@@ -87,14 +87,16 @@ def counted(store: Store) -> int:
 COUNTED = "create table counted (n int); insert into counted values (0);"
 
 
-class TestServer:
-    @pytest.fixture(scope="class")
-    def own_server(
-        self, make_postgres_server: Callable[[], PostgresServer]
-    ) -> Iterator[PostgresServer]:
-        with make_postgres_server() as server:
-            yield server
+@pytest.fixture(scope="module")
+def own_server(
+    make_postgres_server: Callable[[], PostgresServer],
+) -> Iterator[PostgresServer]:
+    """The server of this module alone."""
+    with make_postgres_server() as server:
+        yield server
 
+
+class TestServer:
     @pytest.fixture
     def server(self, own_server: PostgresServer) -> Iterator[PostgresServer]:
         """A server to be stopped; it runs again for the next test."""

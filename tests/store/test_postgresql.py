@@ -191,14 +191,7 @@ class TestRefusals:
 
 
 ROLES = itertools.count(1)
-PASSWORDS = (
-    "p@ss/w:o?r#d&=%",
-    "{braces} {0}",
-    "100%{x}%41",
-    "blank + plus",
-    "häß–東京",
-    "a'b\"c\\",
-)
+PASSWORDS = ("p@ss/w:o?r#d&=% +", "{braces} {0}%41{x}", "häß–東京'\"\\")
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
