@@ -10,17 +10,20 @@ from fastrcaps_search.training import probe
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        ("auto", ["cuda:0", "cuda:1"]),
-        ("cuda", ["cuda:0", "cuda:1"]),
+        ("auto", ["cuda:0", "cuda:1", "cuda:2"]),
+        ("cuda", ["cuda:0", "cuda:1", "cuda:2"]),
         ("cuda:1", ["cuda:1"]),
-        ("cuda:2", []),
+        ("cuda:3", []),
+        ("cuda:2,cuda:0", ["cuda:2", "cuda:0"]),
+        ("cuda:1,cuda:1", ["cuda:1"]),
+        ("cuda:0,cuda:3", []),
         ("cpu", ["cpu"]),
     ],
 )
-def test_devices_of_a_machine_with_two_cards(
+def test_devices_of_a_machine_with_three_cards(
     monkeypatch: pytest.MonkeyPatch, wanted: str, found: list[str]
 ) -> None:
-    monkeypatch.setattr(probe, "devices", lambda: ["cuda:0", "cuda:1", "cpu"])
+    monkeypatch.setattr(probe, "devices", lambda: ["cuda:0", "cuda:1", "cuda:2", "cpu"])
     assert probe.found_devices(wanted) == found
 
 
