@@ -74,7 +74,7 @@ class _Plain:
             return f"waits for {event['held']}" if event["held"] else "waits"
         if kind == "no_cores":
             free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
-            return f"waits for {free}: {event['held'] or 'another process'} uses them"
+            return f"waits for {free}, in use by {event['held'] or 'another process'}"
         if kind in PLAIN:
             return PLAIN[kind].format_map({"trial": trial, **event})
         if kind == "complete":

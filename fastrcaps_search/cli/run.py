@@ -104,7 +104,8 @@ def _train_what_is_left(study: StudyRun, arguments: argparse.Namespace) -> bool:
 
 
 def _say_who_holds_the_cores(holders: str) -> None:
-    print(f"waits for free cores to measure on: {holders} uses them", file=sys.stderr, flush=True)
+    line = f"waits for free cores to measure on, in use by {holders or 'another process'}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def _end(study: StudyRun, request: RunRequest) -> int:

@@ -149,8 +149,8 @@ def test_a_worker_without_a_free_core_says_so_and_waits(
     second = start("run", "--study", "quick.toml", "--trials", "2", "--workers", "1")
     assert second.stderr is not None
     assert second.stderr.readline() == (
-        f"waits for free cores to measure on: process {holder['pid']} "
-        "(worker-0 of study long) uses them\n"
+        f"waits for free cores to measure on, in use by process {holder['pid']} "
+        "(worker-0 of study long)\n"
     )
     os.killpg(first.pid, signal.SIGTERM)
     read_until(second, "quick: 0/2 trials done")
@@ -161,8 +161,8 @@ def test_a_worker_without_a_free_core_says_so_and_waits(
     third = start("run", "--study", "quick.toml", "--trials", "20", "--workers", "2")
     said = read_until(third, "waits for a free core")
     assert re.fullmatch(
-        r"worker-[01]: waits for a free core: process \d+ \(worker-[01] of study quick\) uses "
-        r"them\n",
+        r"worker-[01]: waits for a free core, in use by process \d+ \(worker-[01] of study "
+        r"quick\)\n",
         said,
     )
     out, error = third.communicate()

@@ -22,8 +22,10 @@ from typing import Any, Protocol, Self
 
 import optuna
 
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
@@ -195,9 +197,6 @@ STROKES = (KILL, ASK, NAP, COMA)
 # Of a worker that was asked to stop: that has done so, or had not yet got so far as to listen.
 ALLOWED = {KILL: {-signal.SIGKILL}, ASK: {130, -signal.SIGTERM}}
 MOST_IN_COMA = 2
-COMA_LEASES = 2.5
-"""Longest suspension, where nobody takes the trial over. Nobody can, nor do anything else, when
-the worker was suspended while it held the lock of the study."""
 
 
 class Violence:
@@ -211,7 +210,9 @@ class Violence:
         events: Receives the words of all workers.
         names: Names of the workers.
         seed: Of the choices; the moments depend on the machine too.
-        lease_seconds: Of the workers.
+        coma_seconds: Longest suspension, where nobody takes the trial over: must be longer than a
+            lease. Nobody can, nor do anything else, when the worker was suspended while it held
+            the lock of the study.
         words_between: Longest count of words between two strokes.
         most_strokes: Strokes after which there is peace.
         limit_seconds: Time for all.
@@ -221,6 +222,7 @@ class Violence:
     Attributes:
         strokes: How many of each kind.
         claims: How often each trial was claimed to be trained.
+        ends: How often each trial was said to be complete.
         words: How often each word was heard.
     """
 
@@ -231,18 +233,20 @@ class Violence:
         *,
         names: Sequence[str],
         seed: int,
-        lease_seconds: float,
+        coma_seconds: float,
         words_between: int,
         most_strokes: int = 1000,
         limit_seconds: float = 120.0,
     ) -> None:
         self.strokes: Counter[str] = Counter()
         self.claims: Counter[int] = Counter()
+        self.ends: Counter[int] = Counter()
         self.words: Counter[str] = Counter()
         self._start = start
         self._events = events
         self._random = random.Random(seed)
-        self._lease_seconds = lease_seconds
+        self._coma_seconds = coma_seconds
+        self._most_in_coma = min(MOST_IN_COMA, len(names) // 2)
         self._words_between = words_between
         self._most_strokes = most_strokes
         self._end = time.monotonic() + limit_seconds
@@ -326,6 +330,7 @@ class Violence:
             self._coma_due = False
             self._suspend(name, COMA)
         elif kind in ("complete", "failed", "lost"):
+            self.ends[event["trial"]] += kind == "complete"
             self._holds.pop(name, None)
         self._words_left -= 1
         if self._words_left == 0:
@@ -353,8 +358,8 @@ class Violence:
         name = self._random.choice(awake)
         if stroke is COMA:
             # In the midst of its training, where it may lose its trial; now and then anywhere.
-            self._coma_due = len(self._spared) < MOST_IN_COMA and self._random.random() < 0.8
-            if self._coma_due or len(self._spared) >= MOST_IN_COMA:
+            self._coma_due = len(self._spared) < self._most_in_coma and self._random.random() < 0.8
+            if self._coma_due or len(self._spared) >= self._most_in_coma:
                 return
         if stroke in ALLOWED:
             self._count(name, stroke)
@@ -367,7 +372,7 @@ class Violence:
         self._count(name, stroke)
         seconds = self._random.uniform(0.01, 0.5)
         if stroke is COMA:
-            seconds = COMA_LEASES * self._lease_seconds
+            seconds = self._coma_seconds
             self._spared.add(name)
         self._asleep[name] = time.monotonic() + seconds
 
@@ -397,6 +402,39 @@ class Violence:
         self._said.append(f"{time.monotonic():.3f} {text}")
 
 
+NOTE_STALE_EPOCHS = {
+    "sqlite": (
+        "CREATE TABLE stale (number INTEGER, epoch INTEGER, token INTEGER)",
+        "CREATE TRIGGER note_stale AFTER INSERT ON fastrcaps_epochs WHEN NEW.token < ("
+        "SELECT token FROM fastrcaps_trials "
+        "WHERE study_id = NEW.study_id AND number = NEW.number) "
+        "BEGIN INSERT INTO stale VALUES (NEW.number, NEW.epoch, NEW.token); END",
+    ),
+    "postgresql": (
+        "CREATE TABLE stale (number INTEGER, epoch INTEGER, token INTEGER)",
+        "CREATE FUNCTION note_stale() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO stale SELECT NEW.number, NEW.epoch, NEW.token FROM fastrcaps_trials t "
+        "WHERE t.study_id = NEW.study_id AND t.number = NEW.number AND NEW.token < t.token; "
+        "RETURN NEW; END $$",
+        "CREATE TRIGGER note_stale AFTER INSERT ON fastrcaps_epochs "
+        "FOR EACH ROW EXECUTE FUNCTION note_stale()",
+    ),
+}
+"""Has the database itself note what a worker stores that has lost its trial. Afterwards nothing
+could tell: the new holder trains the same figures."""
+
+
+def begin(location: Location, definition: StudyDefinition, *, seed: int, budget: int) -> None:
+    """Store a study in a database that notes what those store who have lost their trial."""
+    enter_study(location, definition, seed=seed, budget=budget)
+    store = Store.writing(location)
+    statements = NOTE_STALE_EPOCHS[store.engine.dialect.name]
+    try:
+        store.do(lambda connection: [connection.exec_driver_sql(text) for text in statements])
+    finally:
+        store.close()
+
+
 def figures(trials: Sequence[TrialRecord]) -> list[Any]:
     """All that must be equal bit for bit: everything but seconds, and who met the test set."""
     return [
@@ -417,12 +455,18 @@ def timeless(metrics: EpochMetrics) -> dict[str, float]:
 
 
 def check_study(location: Location, name: str, *, budget: int, epochs: int) -> list[TrialRecord]:
-    """What is true of every study that has ended, whatever befell its workers; its trials."""
+    """What is true of every study of ``begin`` that has ended, whatever befell its workers.
+
+    Returns:
+        Its trials.
+    """
     store = Store.reading(location)
     try:
         study = store.study(name)
         trials = store.trials(study, epochs=True)
         assert store.leases(study) == []
+        stale = "SELECT * FROM stale ORDER BY number, epoch"
+        assert store.do(lambda connection: connection.exec_driver_sql(stale).fetchall()) == []
     finally:
         store.close()
     assert [trial.number for trial in trials] == list(range(budget))

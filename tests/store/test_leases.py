@@ -431,7 +431,7 @@ class TestDeaths:
         assert trial.finished_at is not None
         # In case that it is not dead after all.
         with pytest.raises(LeaseLostError):
-            ClaimedTrial(store, claims[-1]).complete(VALUES)
+            ClaimedTrial(store, claims[-1]).store_epoch(0, METRICS, setting=SETTING)
 
     def test_an_epoch_in_between_begins_the_count_anew(
         self, door: Door, clock: Clock, store: Store, study: StudyRecord
@@ -465,7 +465,8 @@ class TestDeaths:
             admitted = door.next()
             assert admitted.duty is Duty.TEST
             clock.kill()
-        assert trial_of(store, study).values == Values(0.9, 1.0, 10)
+        trial = trial_of(store, study)
+        assert (trial.state, trial.values) == (TrialState.COMPLETE, Values(0.9, 1.0, 10))
 
     def test_faults_of_the_device_are_counted_and_begin_anew_with_an_epoch(
         self, door: Door, store: Store

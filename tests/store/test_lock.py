@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from fastrcaps_search.errors import StoreError, StoreUnavailableError
 from fastrcaps_search.store.lock import AdmissionLock
@@ -88,18 +90,28 @@ def test_a_server_takes_it_from_one_that_was_stopped_and_what_it_commits_later_i
 
 @pytest.mark.parametrize("location", ["postgresql"], indirect=True)
 def test_one_that_holds_it_can_ask_whether_it_does_still(store: Store, sql: Sql) -> None:
+    answers: list[str] = []
+
+    def ask(require_lock: Callable[[], None]) -> None:
+        try:
+            require_lock()
+        except SQLAlchemyError:
+            answers.append("lost")
+        else:
+            answers.append("held")
+
     def ask_before_and_after_the_loss() -> None:
         with lock_of(store).held() as require_lock:
-            require_lock()
+            ask(require_lock)
             sql(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
                 "where datname = current_database() and pid <> pg_backend_pid()"
             )
-            require_lock()
-            pytest.fail("the lock is lost")
+            ask(require_lock)
 
     with pytest.raises(StoreUnavailableError, match="must answer"):
         ask_before_and_after_the_loss()
+    assert answers == ["held", "lost"]
 
 
 @pytest.mark.parametrize("location", ["postgresql"], indirect=True)
@@ -135,22 +147,25 @@ class TestLockFile:
     ) -> None:
         path = lock_file(location)
         lock_now = fcntl.flock
-        others: list[IO[str]] = []
+        calls = 0
 
         def removed_before(file: Any, operation: int) -> None:  # noqa: ANN401  # as fcntl's
-            if not others:
-                path.unlink()
-                others.append(path.open("a"))
-                lock_now(others[0], fcntl.LOCK_EX)
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                path.rename(path.with_name("removed.lock"))
+                path.touch()
+                lock_now(other.enter_context(path.open("a")), fcntl.LOCK_EX)
             lock_now(file, operation)
 
         monkeypatch.setattr("fastrcaps_search.store.lock.fcntl.flock", removed_before)
         with (
+            ExitStack() as other,
             pytest.raises(StoreUnavailableError, match=r"must be free within 0\.3 s"),
             lock_of(store, wait_seconds=0.3).held(),
         ):
             pytest.fail("two are in")
-        others[0].close()
+        assert calls > 1
         with lock_of(store).held():
             pass
 

@@ -184,7 +184,7 @@ class TestServer:
     def test_a_request_to_stop_ends_the_waiting(
         self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
     ) -> None:
-        patience = Patience(600, tell=heard)
+        patience = Patience(60, tell=heard)
         store = make_store(patience)
         server.stop()
         done = heard.meanwhile(lambda: count(store))
