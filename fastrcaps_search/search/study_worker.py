@@ -125,6 +125,8 @@ class Worker:
         if self._slots is not None and not self._slots.try_claim(self._wanted_cores()):
             over = self._door.over()
             return None if over is None else Admitted(over)
+        # Before a trial is claimed: without its images none must begin.
+        self._staged()
         return self._door.next()
 
     def _wanted_cores(self) -> int:
@@ -150,7 +152,7 @@ class Worker:
         return {"cores": self._wanted_cores(), "held": self._slots.holders()}
 
     def _staged(self) -> Workplace:
-        """The images on the device, from the first trial on."""
+        """The images on the device, once there is a core for them."""
         if self._place is None:
             # Torch takes seconds to import.
             from fastrcaps_search.search.trial import Workplace

@@ -81,6 +81,12 @@ def sql(location: Location, request: pytest.FixtureRequest) -> Sql:
     return lambda text: server.run_sql(url, text)
 
 
+@pytest.fixture
+def clock(sql: Sql) -> workers.Clock:
+    """Moves the times of the leases."""
+    return workers.Clock(sql)
+
+
 @pytest.fixture(scope="session")
 def entered_file(definition: StudyDefinition, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database to be copied, with the study and a budget of 4."""

@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
+from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.admission import Door, Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import MOST_DEATHS
 from fastrcaps_search.store.records import (
     LeaseRecord,
     StudyRecord,
-    TrialRecord,
     TrialState,
-    Values,
 )
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, METRICS, SETTING, VALUES, claimed, until
+from tests.store.workers import (
+    FAILURE,
+    METRICS,
+    SETTING,
+    VALUES,
+    Clock,
+    claimed,
+    trial_of,
+    until,
+)
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker, Sql
 
 LEASE_SECONDS = 300.0
 """Suspected after 200 seconds of silence, lost 100 seconds after that."""
-
-
-class Clock:
-    """Moves the times of all leases back, as if the time had passed that the tests speak of."""
-
-    def __init__(self, sql: Sql) -> None:
-        self._sql = sql
-
-    def silence(self, seconds: float) -> None:
-        """All workers have been silent for so much longer."""
-        self._sql(f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}")
-
-    def pass_by(self, seconds: float) -> None:
-        """The same, and all suspicions are so much older."""
-        self._sql(
-            f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}, "
-            f"suspected_at = suspected_at - {seconds}"
-        )
-
-    def kill(self) -> None:
-        """The processes of all leases have ended; their ids are those of others now."""
-        self._sql("update fastrcaps_leases set process_start = process_start + 1")
-
-
-@pytest.fixture
-def clock(sql: Sql) -> Clock:
-    return Clock(sql)
 
 
 @pytest.fixture
@@ -89,10 +66,6 @@ def lose(first: Claim, door: Door, clock: Clock) -> Lost:
 def lease_of(store: Store, study: StudyRecord, number: int = 0) -> LeaseRecord:
     (found,) = (lease for lease in store.leases(study) if lease.number == number)
     return found
-
-
-def trial_of(store: Store, study: StudyRecord, number: int = 0) -> TrialRecord:
-    return store.trials(study)[number]
 
 
 class TestRunningOut:
@@ -290,192 +263,3 @@ def refuses(write: Callable[[], object]) -> bool:
     except LeaseLostError:
         return True
     return False
-
-
-class TestAnswersThatAreLost:
-    """A commit that was done although its answer never came."""
-
-    @pytest.fixture
-    def patient(self, location: Location, study: StudyRecord) -> Iterator[Store]:
-        """A store that tries again."""
-        opened = Store.writing(location, patience=Patience(60))
-        yield opened
-        opened.close()
-
-    def test_a_new_claim_is_found_again(
-        self,
-        make_door: DoorMaker,
-        patient: Store,
-        study: StudyRecord,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        door = make_door(at=patient)
-        lost = lose_answer(patient, monkeypatch)
-        claim = claimed(door)
-        assert lost == [True]
-        assert (claim.number, claim.token) == (0, 1)
-        (trial,) = patient.trials(study)
-        assert (trial.parameters, trial.configuration_key) == (
-            claim.parameters,
-            claim.configuration_key,
-        )
-        ClaimedTrial(patient, claim).complete(VALUES)
-        assert claimed(door).number == 1
-
-    def test_a_take_over_is_found_again(
-        self,
-        first: Claim,
-        make_door: DoorMaker,
-        clock: Clock,
-        patient: Store,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        clock.kill()
-        lost = lose_answer(patient, monkeypatch)
-        claim = claimed(make_door(at=patient))
-        assert lost == [True]
-        assert (claim.number, claim.token, claim.parameters) == (0, 2, first.parameters)
-
-    def test_the_claim_of_a_test_is_found_again(
-        self,
-        make_door: DoorMaker,
-        patient: Store,
-        study: StudyRecord,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        door = make_door(at=patient)
-        for accuracy in (0.1, 0.9, 0.1, 0.1):
-            ClaimedTrial(patient, claimed(door)).complete(Values(accuracy, 1.0, 10))
-        door.settle()
-        lost = lose_answer(patient, monkeypatch)
-        admitted = door.next()
-        assert lost == [True]
-        assert admitted.duty is Duty.TEST
-        assert admitted.claim is not None
-        assert (admitted.claim.number, admitted.claim.token) == (1, 2)
-        assert door.next().duty is Duty.WAIT
-
-    @pytest.mark.parametrize("ending", ["complete", "fail"])
-    def test_an_end_counts_once(
-        self,
-        ending: str,
-        make_door: DoorMaker,
-        patient: Store,
-        study: StudyRecord,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        trial = ClaimedTrial(patient, claimed(make_door(at=patient)))
-        lost = lose_answer(patient, monkeypatch)
-        if ending == "complete":
-            trial.complete(VALUES)
-        else:
-            trial.fail(FAILURE)
-        assert lost == [True]
-        record = trial_of(patient, study)
-        assert (record.values, record.failure) == (
-            (VALUES, None) if ending == "complete" else (None, FAILURE)
-        )
-        assert patient.leases(study) == []
-
-    def test_without_patience_the_worker_is_told(
-        self, make_door: DoorMaker, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        door = make_door()
-        lose_answer(store, monkeypatch)
-        with pytest.raises(StoreUnavailableError, match="disk I/O error"):
-            door.next()
-
-
-def lose_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Let the next commit of this store be done and then fail; filled once that has been."""
-    dialect = store.engine.dialect
-    commit = dialect.do_commit
-    lost: list[bool] = []
-
-    def lose(connection: Any) -> None:  # noqa: ANN401  # any driver's
-        commit(connection)
-        if not lost:
-            lost.append(True)
-            assert dialect.dbapi is not None
-            raise dialect.dbapi.OperationalError("disk I/O error")
-
-    monkeypatch.setattr(dialect, "do_commit", lose)
-    return lost
-
-
-class TestDeaths:
-    def die(self, door: Door, clock: Clock, times: int) -> list[Claim]:
-        """Claim trial 0 and die, again and again."""
-        claims = []
-        for _ in range(times):
-            claims.append(claimed(door))
-            clock.kill()
-        assert {claim.number for claim in claims} == {0}
-        return claims
-
-    def test_a_trial_that_kills_its_workers_fails_with_the_reason(
-        self, door: Door, clock: Clock, store: Store, study: StudyRecord
-    ) -> None:
-        assert MOST_DEATHS == 10
-        claims = self.die(door, clock, 10)
-        assert [claim.token for claim in claims] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-        assert claimed(door).number == 1
-        trial = trial_of(store, study)
-        assert trial.state is TrialState.FAILED
-        assert trial.failure is not None
-        assert trial.failure.kind == "workers died"
-        assert trial.failure.message == (
-            "10 workers in a row died in an epoch of this trial, maybe for want of memory"
-        )
-        assert "the last one was w1, process " in trial.failure.trace
-        assert trial.finished_at is not None
-        # In case that it is not dead after all.
-        with pytest.raises(LeaseLostError):
-            ClaimedTrial(store, claims[-1]).store_epoch(0, METRICS, setting=SETTING)
-
-    def test_an_epoch_in_between_begins_the_count_anew(
-        self, door: Door, clock: Clock, store: Store, study: StudyRecord
-    ) -> None:
-        self.die(door, clock, 9)
-        trial = ClaimedTrial(store, claimed(door))
-        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
-        trial.store_epoch(0, METRICS, setting=SETTING)
-        clock.kill()
-        self.die(door, clock, 8)
-        claim = claimed(door)
-        assert (claim.number, claim.token) == (0, 19)
-        clock.kill()
-        assert claimed(door).number == 1
-        assert trial_of(store, study).state is TrialState.FAILED
-
-    def test_silence_is_no_death(
-        self, door: Door, clock: Clock, sql: Sql, store: Store, study: StudyRecord
-    ) -> None:
-        for token in range(1, 13):
-            claim = claimed(door)
-            assert (claim.number, claim.token) == (0, token)
-            sql("update fastrcaps_leases set renewed_at = 0, suspected_at = 0")
-
-    def test_who_dies_reading_a_test_accuracy_takes_nothing_from_the_trial(
-        self, door: Door, clock: Clock, store: Store, study: StudyRecord
-    ) -> None:
-        for accuracy in (0.9, 0.1, 0.1, 0.1):
-            ClaimedTrial(store, claimed(door)).complete(Values(accuracy, 1.0, 10))
-        for _ in range(11):
-            admitted = door.next()
-            assert admitted.duty is Duty.TEST
-            clock.kill()
-        trial = trial_of(store, study)
-        assert (trial.state, trial.values) == (TrialState.COMPLETE, Values(0.9, 1.0, 10))
-
-    def test_faults_of_the_device_are_counted_and_begin_anew_with_an_epoch(
-        self, door: Door, store: Store
-    ) -> None:
-        trial, other = (ClaimedTrial(store, claimed(door)) for _ in range(2))
-        assert [trial.note_device_fault() for _ in range(3)] == [1, 2, 3]
-        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
-        assert trial.note_device_fault() == 4
-        assert other.note_device_fault() == 1
-        trial.store_epoch(0, METRICS, setting=SETTING)
-        assert [trial.note_device_fault() for _ in range(2)] == [1, 2]
-        assert other.note_device_fault() == 2

@@ -12,7 +12,8 @@ from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store.admission import Door, Duty
 from fastrcaps_search.store.lease import Claim
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Failure, Values
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.store import Store
 
 VALUES = Values(0.9, 2.0, 61_706)
 FAILURE = Failure("E", "no", "", "")
@@ -107,3 +108,30 @@ def file_of(location: Location) -> Path:
     """The SQLite file."""
     assert location.path is not None
     return location.path
+
+
+def trial_of(store: Store, study: StudyRecord, number: int = 0) -> TrialRecord:
+    """A trial as it is stored."""
+    return store.trials(study)[number]
+
+
+class Clock:
+    """Moves the times of all leases back, as if the time had passed that the tests speak of."""
+
+    def __init__(self, sql: Callable[[str], object]) -> None:
+        self._sql = sql
+
+    def silence(self, seconds: float) -> None:
+        """All workers have been silent for so much longer."""
+        self._sql(f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}")
+
+    def pass_by(self, seconds: float) -> None:
+        """The same, and all suspicions are so much older."""
+        self._sql(
+            f"update fastrcaps_leases set renewed_at = renewed_at - {seconds}, "
+            f"suspected_at = suspected_at - {seconds}"
+        )
+
+    def kill(self) -> None:
+        """The processes of all leases have ended; their ids are those of others now."""
+        self._sql("update fastrcaps_leases set process_start = process_start + 1")
