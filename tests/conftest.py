@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,3 +131,24 @@ def another_clock(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], d
         }
 
     return environment
+
+
+@pytest.fixture
+def mount_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Mounts a file system of some MiB in the test's folder, to be filled."""
+    folder = tmp_path / "small"
+
+    def mount(mebibytes: int) -> Path:
+        folder.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)],
+            capture_output=True,
+            check=False,
+        )
+        if mounted.returncode != 0:
+            pytest.skip("needs the right to mount a small tmpfs")
+        return folder
+
+    yield mount
+    if folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -245,19 +245,9 @@ def test_bad_data_stops_the_run_before_a_trial_begins(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(mount_disk: Callable[[int], Path]) -> Path:
     """A file system of 3 MiB: full before a few trials are done."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("needs the right to mount a small tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    return mount_disk(3)
 
 
 def test_a_full_disk_is_one_line_and_the_study_goes_on_later(

@@ -302,19 +302,9 @@ def test_files_are_made_with_the_users_own_umask(quick: Command) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(mount_disk: Callable[[int], Path]) -> Path:
     """A file system of 3 MiB for the database alone."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("needs the right to mount a small tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    return mount_disk(3)
 
 
 def test_a_full_disk_under_the_database_is_waited_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -236,19 +235,9 @@ class TestFile:
             assert len(store.trials(store.study("tiny"))) == 1
 
     @pytest.fixture
-    def small_disk(self, tmp_path: Path) -> Iterator[Path]:
+    def small_disk(self, mount_disk: Callable[[int], Path]) -> Path:
         """A file system of 2 MiB for the database alone."""
-        folder = tmp_path / "small"
-        folder.mkdir()
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
-            capture_output=True,
-            check=False,
-        )
-        if mounted.returncode != 0:
-            pytest.skip("needs the right to mount a small tmpfs")
-        yield folder
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        return mount_disk(2)
 
     def test_a_full_disk_is_waited_for_until_there_is_room(
         self, small_disk: Path, definition: StudyDefinition, heard: Heard

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -265,19 +264,9 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(mount_disk: Callable[[int], Path]) -> Path:
     """A file system of 8 MiB; three checkpoints of LeNet5 with their averages have 2.2 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("needs the right to mount a small tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    return mount_disk(8)
 
 
 class FullDisk:
