@@ -24,13 +24,14 @@ from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
 from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.reaping import reap
 from fastrcaps_search.store.records import (
     StudyRecord,
     TrialRecord,
     TrialState,
 )
-from fastrcaps_search.store.store import Store, read_trials
+from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
 
 
@@ -265,6 +266,9 @@ class Door:
                 **asdict(self._me),
             )
         )
+        leases = schema.leases
+        of_trial = (leases.c.study_id == claim.study_id) & (leases.c.number == claim.number)
+        schema.keep_claims(connection, of_trial)
         return claim
 
     def _described(self, number: int, token: int, parameters: TrialParameters, key: str) -> Claim:

@@ -18,9 +18,10 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
 from fastrcaps_search.store.renewal import Renewal
-from fastrcaps_search.store.store import Store, read_leases
+from fastrcaps_search.store.store import Store
 
 Result = TypeVar("Result")
 
@@ -158,6 +159,7 @@ class ClaimedTrial:
                     token=self.claim.token,
                     worker=self.claim.worker,
                     sharing=max(self._sharing_before, sharing),
+                    stored_at=now(),
                     **asdict(metrics),
                     **asdict(setting),
                 )

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, select
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.lease import failure_values, identity
+from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState
-from fastrcaps_search.store.store import read_leases
 
 MOST_DEATHS = 10
 """Workers in a row that may die in one epoch of a trial before it counts as its own fault."""

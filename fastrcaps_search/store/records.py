@@ -72,8 +72,45 @@ class StudyRecord:
     created_at: float
 
 
+class _OnHost:
+    """What names its host."""
+
+    __slots__ = ()
+    host: str
+
+    @property
+    def host_name(self) -> str:
+        """The host's name alone; its machine id is nobody's business."""
+        name, separator, _ = self.host.rpartition("/")
+        return name if separator else self.host
+
+
 @dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class ClaimRecord(_OnHost):
+    """That a worker was given a trial: for the first time, to go on with it, or to test it.
+
+    The last claim of a failed trial is that of the worker that failed. A complete trial on the
+    front has been claimed once more after its end, to read its test accuracy.
+
+    Attributes:
+        number: The trial.
+        token: Fencing token; grows with each claim of the trial.
+        worker: Name of the worker.
+        host: Name and id of its machine.
+        device: Device that it trains on.
+        claimed_at: Seconds since 1970, on the database's clock.
+    """
+
+    number: int
+    token: int
+    worker: str
+    host: str
+    device: str
+    claimed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord(_OnHost):
     """Which process trains a trial now.
 
     Attributes:
@@ -106,12 +143,6 @@ class LeaseRecord:
     lease_seconds: float | None = None
     silent_seconds: float | None = None
     suspected_seconds: float | None = None
-
-    @property
-    def host_name(self) -> str:
-        """The host's name alone; its machine id is nobody's business."""
-        name, separator, _ = self.host.rpartition("/")
-        return name if separator else self.host
 
     @property
     def is_silent(self) -> bool:
@@ -155,6 +186,8 @@ class EpochRecord:
         setting: Device, versions, threads.
         sharing: Workers that used the same device, at its start or at its end, whichever were
             more; those of other studies in the same database included.
+        stored_at: Seconds since 1970, on the database's clock; ``None`` for those of earlier
+            releases.
     """
 
     run: int
@@ -163,6 +196,7 @@ class EpochRecord:
     metrics: EpochMetrics
     setting: RunSetting
     sharing: int
+    stored_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import sqlalchemy
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Float,
@@ -25,7 +26,7 @@ from sqlalchemy.schema import CreateColumn
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 
-VERSION = 3
+VERSION = 4
 """Version of the tables below; a change of them needs a step in ``MIGRATIONS``."""
 
 metadata = MetaData()
@@ -95,6 +96,18 @@ leases = Table(
     Column("nonce", String(32)),
 )
 
+# One row for every claim that was granted; never changed, never removed.
+claims = Table(
+    "fastrcaps_claims",
+    metadata,
+    *_trial_key(),
+    Column("token", Integer, primary_key=True, autoincrement=False),
+    Column("worker", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("claimed_at", Float, nullable=False),
+)
+
 
 def _setting() -> list[Column[object]]:
     return [
@@ -144,6 +157,8 @@ epochs = Table(
     Column("samples", Integer, nullable=False),
     *_setting(),
     Column("sharing", Integer, nullable=False),
+    # Empty in epochs of earlier releases.
+    Column("stored_at", Float),
 )
 
 
@@ -169,12 +184,14 @@ class Migration:
         name: What it adds.
         tables: New tables.
         columns: New columns of tables that were there.
+        fill: Stores in what is new what follows from what was there.
     """
 
     version: int
     name: str
     tables: tuple[Table, ...] = ()
     columns: tuple[Column[Any], ...] = ()
+    fill: Callable[[Connection], None] | None = None
 
     def apply(self, connection: Connection) -> None:
         """Add what is not there yet."""
@@ -184,6 +201,18 @@ class Migration:
             if column.name not in {known["name"] for known in present}:
                 added = CreateColumn(column).compile(dialect=connection.dialect)
                 connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {added}")
+        if self.fill is not None:
+            self.fill(connection)
+
+
+def keep_claims(connection: Connection, *those: ColumnElement[bool]) -> None:
+    """Store what leases say of their claims, for when the leases are gone."""
+    names = claims.c.keys()
+    # SQLite needs a condition between a SELECT and ON CONFLICT.
+    held = sqlalchemy.select(*(leases.c[name] for name in names))
+    held = held.where(sqlalchemy.true(), *those)
+    kept = _insert(connection, claims).from_select(names, held)
+    connection.execute(kept.on_conflict_do_nothing())
 
 
 MIGRATIONS = (
@@ -200,11 +229,12 @@ MIGRATIONS = (
             leases.c.nonce,
         ),
     ),
+    Migration(4, "a timeline", tables=(claims,), columns=(epochs.c.stored_at,), fill=keep_claims),
 )
-NEW_COLUMNS = {
-    column: migration.version for migration in MIGRATIONS for column in migration.columns
+NEW_COLUMNS = {column: step.version for step in MIGRATIONS for column in step.columns} | {
+    column: step.version for step in MIGRATIONS for table in step.tables for column in table.c
 }
-"""Versions in which columns came to tables that were there before."""
+"""Versions in which columns came, alone or with their tables."""
 
 
 def create(engine: Engine) -> None:
@@ -235,8 +265,12 @@ def _version(connection: Connection) -> int | None:
 
 def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
     """Insert a row unless its key is taken."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing())
+    connection.execute(_insert(connection, table).values(**values).on_conflict_do_nothing())
+
+
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    on_server = connection.dialect.name == "postgresql"
+    return postgresql.insert(table) if on_server else sqlite.insert(table)
 
 
 def columns(table: Table, version: int) -> list[Column[Any]]:

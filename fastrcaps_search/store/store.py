@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, select
 
-from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     DefinitionError,
@@ -18,27 +15,15 @@ from fastrcaps_search.errors import (
     StoreError,
     StudyNotFoundError,
 )
-from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import (
-    EpochRecord,
-    Failure,
-    LeaseRecord,
-    RunRecord,
-    StudyRecord,
-    TrialRecord,
-    TrialState,
-    Values,
-)
+from fastrcaps_search.store.reading import read_claims, read_leases, read_trials
+from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
 from fastrcaps_search.store.refusals import store_errors
 
 Result = TypeVar("Result")
-SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
-METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
 
 
 class Store:
@@ -162,6 +147,16 @@ class Store:
             lambda connection: read_leases(connection, study.study_id, version=self.version)
         )
 
+    def claims(self, study: StudyRecord) -> list[ClaimRecord]:
+        """All claims that were ever granted, by trial number and token.
+
+        Only the current ones, from when its tables were brought up to date, for trials that
+        earlier releases claimed; none where they were not.
+        """
+        return self.do(
+            lambda connection: read_claims(connection, study.study_id, version=self.version)
+        )
+
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
     ) -> list[TrialRecord]:
@@ -174,53 +169,9 @@ class Store:
         """
         return self.do(
             lambda connection: read_trials(
-                connection, study.study_id, epochs=epochs, number=number
+                connection, study.study_id, epochs=epochs, number=number, version=self.version
             )
         )
-
-
-def read_leases(
-    connection: Connection, study_id: int | None = None, *, version: int = schema.VERSION
-) -> list[LeaseRecord]:
-    """Current leases by trial number, of one study or of all."""
-    table = schema.leases
-    age = {"silent_seconds": table.c.renewed_at, "suspected_seconds": table.c.suspected_at}
-    stored = {
-        column.name: column
-        for column in schema.columns(table, version)
-        if column.name in LeaseRecord.__dataclass_fields__
-    }
-    ages = {name: now() - since for name, since in age.items()} if version >= 3 else {}
-    query = select(*(column.label(name) for name, column in {**stored, **ages}.items()))
-    if study_id is not None:
-        query = query.where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number))
-    return [LeaseRecord(**row._mapping) for row in rows]
-
-
-def read_trials(
-    connection: Connection, study_id: int, *, epochs: bool = False, number: int | None = None
-) -> list[TrialRecord]:
-    """All trials of a study (or one), by number, in one transaction."""
-
-    def rows(table: sqlalchemy.Table, *order: str) -> sqlalchemy.CursorResult[Any]:
-        # What came to the tables later is not part of a record.
-        query = select(*schema.columns(table, 1)).where(table.c.study_id == study_id)
-        if number is not None:
-            query = query.where(table.c.number == number)
-        return connection.execute(query.order_by(*(table.c[name] for name in order)))
-
-    runs: dict[int, list[RunRecord]] = defaultdict(list)
-    for row in rows(schema.runs, "number", "run"):
-        runs[row.number].append(_run(row))
-    stored: dict[int, list[EpochRecord]] = defaultdict(list)
-    if epochs:
-        for row in rows(schema.epochs, "number", "run", "epoch"):
-            stored[row.number].append(_epoch(row))
-    return [
-        _trial(row, tuple(runs[row.number]), tuple(stored[row.number]))
-        for row in rows(schema.trials, "number")
-    ]
 
 
 def _study(row: Row[Any], location: Location) -> StudyRecord:
@@ -238,61 +189,4 @@ def _study(row: Row[Any], location: Location) -> StudyRecord:
         seed=row.seed,
         budget=row.budget,
         created_at=row.created_at,
-    )
-
-
-def _setting(row: Row[Any]) -> RunSetting:
-    return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
-
-
-def _run(row: Row[Any]) -> RunRecord:
-    return RunRecord(
-        run=row.run,
-        seed=row.seed,
-        setting=_setting(row),
-        bit_equal=bool(row.bit_equal),
-        accuracy=row.accuracy,
-        training_seconds=row.training_seconds,
-        best_epoch=row.best_epoch,
-        test_accuracy=row.test_accuracy,
-        parameters=row.parameters,
-    )
-
-
-def _epoch(row: Row[Any]) -> EpochRecord:
-    return EpochRecord(
-        run=row.run,
-        token=row.token,
-        worker=row.worker,
-        metrics=EpochMetrics(**{name: getattr(row, name) for name in METRIC_FIELDS}),
-        setting=_setting(row),
-        sharing=row.sharing,
-    )
-
-
-def _trial(
-    row: Row[Any], runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]
-) -> TrialRecord:
-    values = None
-    if row.accuracy is not None:
-        values = Values(row.accuracy, row.training_seconds, row.parameters)
-    failure = None
-    if row.failure_kind is not None:
-        failure = Failure(
-            row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
-        )
-    tested = [run.test_accuracy for run in runs if run.test_accuracy is not None]
-    return TrialRecord(
-        number=row.number,
-        state=TrialState(row.state),
-        parameters=TrialParameters.from_dict(json.loads(row.assignment)),
-        configuration_key=row.configuration_key,
-        values=values,
-        test_accuracy=sum(tested) / len(tested) if tested and len(tested) == len(runs) else None,
-        failure=failure,
-        token=row.token,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        runs=runs,
-        epochs=epochs,
     )

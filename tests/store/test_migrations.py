@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from fastrcaps_search.store.crews import Crew, KeptCrew, keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
+from fastrcaps_search.store.records import ClaimRecord, Failure, LeaseRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import METRICS, SETTING, VALUES, claimed, file_of
 
@@ -44,18 +46,19 @@ def tables(sql: Sql) -> set[str]:
     return {name for (name,) in sql("select name from sqlite_master where type = 'table'")}
 
 
-def rows(sql: Sql) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything in our tables but their version, in the columns that version 1 had."""
+def rows(sql: Sql, *, but: Collection[str] = frozenset()) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in our tables but their version and some columns."""
     found = {}
     for table in sorted(tables(sql)):
         if table.startswith("fastrcaps_") and table != "fastrcaps_schema":
-            names = ", ".join(name for name in columns(sql, table) if name not in NEW)
+            names = ", ".join(name for name in columns(sql, table) if name not in but)
             found[table] = sorted(sql(f"select {names} from {table}"), key=repr)
     return found
 
 
-# Columns of version 3.
+# Columns of version 3, which are in the rows of its own dump, and of version 4.
 NEW = {"deaths", "device_faults", "renewed_at", "lease_seconds", "suspected_at", "nonce"}
+NEWEST = {"stored_at"}
 # What SQLite makes of a type when it stores a value.
 AFFINITIES = {"BIGINT": "INTEGER", "VARCHAR": "TEXT"}
 
@@ -82,6 +85,8 @@ class TestVersion1:
             study = store.study("tiny")
             trials = store.trials(study, epochs=True)
             assert store.leases(study) == []
+            assert store.claims(study) == []
+        assert {epoch.stored_at for trial in trials for epoch in trial.epochs} == {None}
         assert [trial.values and trial.values.accuracy for trial in trials] == [0.1, 0.1, 0.1]
         assert [len(trial.epochs) for trial in trials] == [2, 2, 2]
         assert file_of(location).read_bytes() == before
@@ -96,12 +101,13 @@ class TestVersion1:
     def test_a_run_brings_it_up_to_date_and_loses_nothing(
         self, location: Location, definition: StudyDefinition, sql: Sql
     ) -> None:
-        before = rows(sql)
+        before = rows(sql, but=NEW | NEWEST)
         study = enter_study(location, definition, seed=None, budget=5)
-        assert (version(sql), study.budget) == (3, 5)
+        assert (version(sql), study.budget) == (4, 5)
         sql("update fastrcaps_studies set budget = 3")
-        after = rows(sql)
+        after = rows(sql, but=NEW | NEWEST)
         assert after.pop("fastrcaps_crews") == []
+        assert after.pop("fastrcaps_claims") == []
         assert after == before
         with closing(Store.writing(location)) as store:
             keep_crew(store, study, ONE, device_name="a CPU", cores=2)
@@ -123,13 +129,14 @@ class TestVersion1:
             "create trigger refuse before insert on fastrcaps_schema "
             "begin select raise(abort, 'refused by a test'); end"
         )
-        before = rows(sql)
+        before = rows(sql, but=NEW | NEWEST)
         with pytest.raises(StoreError, match="refused by a test"):
             enter_study(location, definition, seed=None, budget=5)
         assert version(sql) == 1
-        assert "fastrcaps_crews" not in tables(sql)
+        assert not {"fastrcaps_crews", "fastrcaps_claims"} & tables(sql)
         assert not NEW & set(columns(sql, "fastrcaps_trials"))
-        assert rows(sql) == before
+        assert not NEWEST & set(columns(sql, "fastrcaps_epochs"))
+        assert rows(sql, but=NEW | NEWEST) == before
 
 
 class TestVersion2:
@@ -183,10 +190,12 @@ class TestVersion2:
     def test_a_run_brings_it_up_to_date_and_loses_nothing(
         self, location: Location, definition: StudyDefinition, sql: Sql
     ) -> None:
-        before = rows(sql)
+        before = rows(sql, but=NEW | NEWEST)
         enter_study(location, definition, seed=None, budget=4)
-        assert version(sql) == 3
-        assert rows(sql) == before
+        assert version(sql) == 4
+        after = rows(sql, but=NEW | NEWEST)
+        assert len(after.pop("fastrcaps_claims")) == 1
+        assert after == before
         self.read_all(location)
 
     def test_its_leases_never_run_out_and_its_trials_can_be_gone_on_with(
@@ -211,17 +220,111 @@ class TestVersion2:
             running.complete(VALUES)
             assert [trial.is_finished for trial in store.trials(study)] == [True] * 4
 
-    def test_its_tables_are_then_those_of_a_new_database(
-        self, location: Location, definition: StudyDefinition, sql: Sql, tmp_path: Path
+
+class TestVersion3:
+    """A trial that was taken over and is complete, a failed one, and a running one with a lease.
+
+    The data of the real program from before claims were kept, but for the names of the machine.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _stored(self, location: Location) -> None:
+        stored(location, "version_3.sql")
+
+    def read_all(self, location: Location) -> list[ClaimRecord]:
+        """Check what the dump holds; the claims."""
+        with closing(Store.reading(location)) as store:
+            study = store.study("tiny")
+            trials = store.trials(study, epochs=True)
+            (lease,) = store.leases(study)
+            claims = store.claims(study)
+        complete, failed, running = trials
+        assert (complete.values, complete.token) == (Values(0.95, 4.0, 61_706), 2)
+        epochs = [epoch for trial in trials for epoch in trial.epochs]
+        assert [(epoch.worker, epoch.token) for epoch in epochs] == [
+            ("w0", 1),
+            ("w1", 2),
+            ("w0", 1),
+            ("w0", 1),
+        ]
+        better = replace(METRICS, epoch=2, accuracy=0.95)
+        assert [epoch.metrics for epoch in epochs] == [METRICS, better, METRICS, METRICS]
+        assert {epoch.setting for epoch in epochs} == {SETTING}
+        assert {epoch.stored_at for epoch in epochs} == {None}
+        assert failed.failure == Failure(
+            "DivergedError", "diverged at epoch 1", "a trace", "a.log"
+        )
+        assert (running.state, running.token) == (TrialState.RUNNING, 1)
+        assert (lease.number, lease.host, lease.lease_seconds) == (2, "another-machine/0123", 30)
+        return claims
+
+    def test_it_is_read_as_it_is(self, location: Location, sql: Sql) -> None:
+        before = file_of(location).read_bytes()
+        assert self.read_all(location) == []
+        assert file_of(location).read_bytes() == before
+        assert version(sql) == 3
+
+    def test_a_run_brings_it_up_to_date_and_loses_nothing(
+        self, location: Location, definition: StudyDefinition, sql: Sql
+    ) -> None:
+        before = rows(sql)
+        ((claimed_at,),) = sql("select claimed_at from fastrcaps_leases")
+        enter_study(location, definition, seed=None, budget=4)
+        assert version(sql) == 4
+        # What is known is who holds a trial now.
+        holder = ClaimRecord(2, 1, "w0", "another-machine/0123", "cpu", claimed_at)
+        assert self.read_all(location) == [holder]
+        after = rows(sql, but=NEWEST)
+        assert len(after.pop("fastrcaps_claims")) == 1
+        assert after == before
+
+    def test_entering_again_keeps_the_claims(
+        self, location: Location, definition: StudyDefinition, sql: Sql
     ) -> None:
         enter_study(location, definition, seed=None, budget=4)
-        fresh = locate(str(tmp_path / "fresh.db"))
-        enter_study(fresh, definition, seed=None, budget=4)
-        migrated = {table: columns(sql, table) for table in tables(sql)}
-        with closing(sqlite3.connect(file_of(fresh))) as connection:
+        claims = self.read_all(location)
+        # As a release of version 3 leaves it that was taken for a while.
+        sql("update fastrcaps_schema set version = 3")
+        enter_study(location, definition, seed=None, budget=4)
+        assert (version(sql), self.read_all(location)) == (4, claims)
 
-            def in_fresh(text: str) -> list[tuple[Any, ...]]:
-                return connection.execute(text).fetchall()
+    def test_its_trials_can_be_gone_on_with(
+        self, location: Location, definition: StudyDefinition, sql: Sql
+    ) -> None:
+        study = enter_study(location, definition, seed=None, budget=4)
+        sql("delete from fastrcaps_leases")
+        with (
+            closing(Store.writing(location)) as store,
+            closing(Door(store, study, worker="w2", device="cpu", propose=propose)) as door,
+        ):
+            running = ClaimedTrial(store, claimed(door))
+            running.store_epoch(0, replace(METRICS, epoch=2), setting=SETTING)
+            running.complete(VALUES)
+            old, new = store.trials(study, epochs=True)[2].epochs
+            assert (old.stored_at, new.stored_at is None) == (None, False)
+            assert [
+                (claim.number, claim.token, claim.worker) for claim in store.claims(study)
+            ] == [
+                (2, 1, "w0"),
+                (2, 2, "w2"),
+            ]
 
-            assert migrated == {table: columns(in_fresh, table) for table in tables(in_fresh)}
-        assert set(migrated["fastrcaps_leases"]) >= {"renewed_at", "nonce"}
+
+@pytest.mark.parametrize("name", ["version_1.sql", "version_2.sql", "version_3.sql"])
+def test_tables_that_were_brought_up_to_date_are_those_of_a_new_database(
+    name: str, location: Location, definition: StudyDefinition, sql: Sql, tmp_path: Path
+) -> None:
+    stored(location, name)
+    enter_study(location, definition, seed=None, budget=4)
+    fresh = locate(str(tmp_path / "fresh.db"))
+    enter_study(fresh, definition, seed=None, budget=4)
+    migrated = {table: columns(sql, table) for table in tables(sql)}
+    with closing(sqlite3.connect(file_of(fresh))) as connection:
+
+        def in_fresh(text: str) -> list[tuple[Any, ...]]:
+            return connection.execute(text).fetchall()
+
+        assert migrated == {table: columns(in_fresh, table) for table in tables(in_fresh)}
+    assert set(migrated["fastrcaps_leases"]) >= {"renewed_at", "nonce"}
+    assert set(migrated["fastrcaps_epochs"]) >= {"stored_at"}
+    assert set(migrated["fastrcaps_claims"]) >= {"token", "claimed_at"}
