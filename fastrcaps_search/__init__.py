@@ -10,7 +10,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastrcaps_search.api import read_front, read_status, read_trials, run_study
+    from fastrcaps_search.api import (
+        read_front,
+        read_status,
+        read_trials,
+        run_study,
+        select_trial,
+    )
     from fastrcaps_search.definition.load import load_study
     from fastrcaps_search.definition.study import StudyDefinition
     from fastrcaps_search.errors import FastrcapsError
@@ -23,6 +29,7 @@ _HOMES = {
     "read_status": "api",
     "read_trials": "api",
     "run_study": "api",
+    "select_trial": "api",
 }
 
 __all__ = [
@@ -33,6 +40,7 @@ __all__ = [
     "read_status",
     "read_trials",
     "run_study",
+    "select_trial",
 ]
 
 

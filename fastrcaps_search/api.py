@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.front.choice import select_row
+from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
@@ -96,6 +98,37 @@ def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
 def read_status(study: str, *, storage: str | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
     return _read(study, storage)[2]
+
+
+def select_trial(
+    study: str,
+    *,
+    min_accuracy: float | None = None,
+    max_seconds: float | None = None,
+    max_parameters: float | None = None,
+    prefer: str = "accuracy",
+    storage: str | None = None,
+) -> dict[str, Any]:
+    """The trial on the front that fits the bounds best, as ``select --json`` prints it.
+
+    Args:
+        study: The study.
+        min_accuracy: Least accuracy, a fraction from 0 to 1.
+        max_seconds: Most training seconds.
+        max_parameters: Most learned parameters.
+        prefer: ``accuracy``, ``time``, ``size``, ``knee`` or ``weights=a,t,p``, as for
+            ``--prefer``.
+        storage: Database, as for ``--storage``.
+
+    Returns:
+        The trial's columns, nested as in the JSON, and ``why``.
+
+    Raises:
+        NothingFitsError: No trial on the front fits; it names the nearest ones.
+        FastrcapsError: As the command would report it.
+    """
+    criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
+    return select_row(front_rows(_read(study, storage)[1]), criteria)
 
 
 def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:

@@ -14,6 +14,15 @@ import pytest
 from hypothesis import settings
 
 import fastrcaps_search
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import Failure, Values
+from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
@@ -152,3 +161,34 @@ def mount_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield mount
     if folder.is_mount():
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture(scope="session")
+def store_study() -> Callable[..., None]:
+    """Stores the study "tiny" with these values of its next trials, as workers would.
+
+    ``None`` stands for a trial that failed.
+    """
+    definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5"})
+    setting = RunSetting("cpu", "a CPU", "2.14", "fp32", 1, "eager")
+    metrics = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
+
+    def store(file: Path, values: list[Values | None], *, budget: int | None = None) -> None:
+        location = locate(str(file))
+        enter_study(location, definition, seed=None, budget=budget or max(len(values), 1))
+        opened = Store.writing(location)
+        door = Door(opened, opened.study("tiny"), worker="w", device="cpu", propose=propose)
+        for one in values:
+            claim = door.next().claim
+            assert claim is not None
+            trial = ClaimedTrial(opened, claim)
+            trial.begin_run(0, seed=0, setting=setting, fresh=True)
+            trial.store_epoch(0, metrics, setting=setting)
+            if one is None:
+                trial.fail(Failure("DivergedError", "diverged at epoch 2", "", ""))
+            else:
+                trial.complete(one)
+        door.close()
+        opened.close()
+
+    return store

@@ -1,4 +1,4 @@
-"""Runs the command line in a folder of its own, as a user's shell would."""
+"""Runs the command line in a folder of its own, as a user's shell would; stored studies."""
 
 from __future__ import annotations
 

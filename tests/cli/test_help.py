@@ -27,11 +27,12 @@ def test_every_command_has_help_with_an_example(cli: Cli, name: str) -> None:
     assert f"example: fastrcaps-search {name}" in done.stdout
 
 
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["run", "select"])
+def test_help_imports_nothing_heavy(tmp_path: Path, name: str) -> None:
     script = (
         "import sys\n"
         "from fastrcaps_search.cli.main import main\n"
-        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass\n"
+        f"try:\n    main(['{name}', '--help'])\nexcept SystemExit:\n    pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -44,8 +45,8 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("module", ["cli.show", "cli.main"])
-def test_status_needs_neither_torch_nor_optuna(tmp_path: Path, module: str) -> None:
+@pytest.mark.parametrize("module", ["cli.show", "cli.select", "cli.main"])
+def test_status_and_select_need_neither_torch_nor_optuna(tmp_path: Path, module: str) -> None:
     script = (
         f"import sys, fastrcaps_search.{module}\n"
         "print([n for n in ('torch', 'optuna', 'plotly', 'pandas') if n in sys.modules])"

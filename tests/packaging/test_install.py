@@ -17,7 +17,10 @@ SHIPPED = {
     "paper-lenet5",
     "mnist-mini",
 }
-COMMANDS = ("run", "worker", "status", "trials", "front", "report", "studies", "doctor")
+COMMANDS = (
+    *("run", "worker", "status", "trials", "front"),
+    *("select", "report", "studies", "doctor"),
+)
 
 
 @pytest.fixture(scope="module", params=["wheel", "sdist", "editable"])

@@ -1,0 +1,280 @@
+"""The flags of the commands and the texts that they accept. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+
+from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.front.criteria import PREFERENCES, Preference
+from fastrcaps_search.report.formats import Format
+from fastrcaps_search.store.place import (
+    DEFAULT_FILES,
+    DEFAULT_STORAGE,
+    FILES_VARIABLE,
+    LEASE_SECONDS,
+    PATIENCE_SECONDS,
+    STORAGE_VARIABLE,
+)
+
+MOST_TRIALS = 1_000_000
+MOST_WORKERS = 1_024
+MOST_PARAMETERS = 10**12
+LARGEST_SEED = 2**31 - 1
+PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
+"""Neither signs nor exponents nor infinities."""
+
+
+def _storage(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="database: a path, sqlite:///path or postgresql://user:password@host/database "
+        f"(default: ${STORAGE_VARIABLE} or {DEFAULT_STORAGE} here)",
+    )
+
+
+def _study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--study", metavar="S", required=True, help="name of a shipped study, or a study file"
+    )
+
+
+def _data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help=f"folder with MNIST or Fashion-MNIST (default: ${DATA_VARIABLE} or the user's cache)",
+    )
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def stored(parser: argparse.ArgumentParser) -> None:
+    """Flags of the commands that show what is stored."""
+    _study(parser)
+    _storage(parser)
+    _json(parser)
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        # Longer texts cannot be in range, and Python refuses to read the longest.
+        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
+            )
+        return value
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text) if re.fullmatch(PLAIN_SECONDS, text) else low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be seconds from {low:.0f} to {high:.0f}, got {text[:30]!r}"
+            )
+        return value
+
+    return parse
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``run``."""
+    _study(parser)
+    parser.add_argument(
+        "--trials",
+        metavar="N",
+        type=_whole(1, MOST_TRIALS),
+        help="the study's total of trials, those that are done already included",
+    )
+    _work(parser)
+    parser.add_argument(
+        "--seed",
+        metavar="K",
+        type=_whole(0, LARGEST_SEED),
+        help="seed of a new study (default: 0)",
+    )
+    _volume(parser, quiet="print only the front and the report's place")
+
+
+def worker(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``worker``."""
+    _study(parser)
+    _work(parser)
+    _volume(parser, quiet="print only how the study stands in the end")
+
+
+def _work(parser: argparse.ArgumentParser) -> None:
+    """Flags of everything that trains."""
+    _storage(parser)
+    _data(parser)
+    parser.add_argument(
+        "--files",
+        metavar="DIR",
+        help="folder of checkpoints and logs, to be shared by all machines that are to go on from "
+        f"each other's checkpoints (default: ${FILES_VARIABLE}, or beside an SQLite file, or "
+        f"{DEFAULT_FILES} here)",
+    )
+    parser.add_argument(
+        *("--devices", "--device"),
+        metavar="D",
+        default="auto",
+        help="auto (all GPUs, or else the CPU), cpu, cuda, or GPUs as in cuda:0,cuda:2",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="W",
+        type=_workers,
+        help="worker processes, or auto (the default): those that this study began with here; at "
+        "first what is measured to be fastest on a CPU, and one on each GPU",
+    )
+    parser.add_argument(
+        "--workers-per-device",
+        metavar="W",
+        type=_whole(1, MOST_WORKERS),
+        help="worker processes on each GPU, or on the CPU",
+    )
+    parser.add_argument(
+        "--lease-seconds",
+        metavar="S",
+        type=_seconds(1, 86_400),
+        default=LEASE_SECONDS,
+        help="a worker of another machine that has been silent for so long has lost its trial "
+        f"(default: {LEASE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--store-patience",
+        metavar="S",
+        type=_seconds(0, 31_536_000),
+        default=PATIENCE_SECONDS,
+        help="how long an outage of the database is waited for before the workers stop "
+        f"(default: {PATIENCE_SECONDS:g})",
+    )
+
+
+def _volume(parser: argparse.ArgumentParser, *, quiet: str) -> None:
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("--quiet", action="store_true", help=quiet)
+    volume.add_argument("--verbose", action="store_true", help="print every epoch as a line")
+
+
+def _workers(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return _whole(1, MOST_WORKERS)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(
+            str(error).replace("must be a", "must be auto or a")
+        ) from None
+
+
+def select(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``select``."""
+    _study(parser)
+    _storage(parser)
+    parser.add_argument(
+        "--min-accuracy",
+        metavar="A",
+        type=_accuracy,
+        help="least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%",
+    )
+    parser.add_argument(
+        "--max-seconds", metavar="T", type=_seconds_above_zero, help="most training seconds"
+    )
+    parser.add_argument(
+        "--max-parameters",
+        metavar="P",
+        type=_whole(1, MOST_PARAMETERS),
+        help="most learned parameters",
+    )
+    parser.add_argument(
+        "--prefer",
+        metavar="X",
+        type=_preference,
+        default=Preference(),
+        help=f"{PREFERENCES}: of the trials that fit, the one of highest accuracy (the default), "
+        "fewest training seconds, fewest parameters, or closest to the best of all three at once, "
+        "with weights for accuracy, time and size where they are given",
+    )
+    _json(parser)
+
+
+def _accuracy(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,20})?|\.[0-9]{1,20})( ?%)?", text)
+    # The exponent, not a division: 98.7% must be the same float as 0.987.
+    value = float(f"{found[1]}e-2" if found[2] else found[1]) if found else -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(
+            "must be a fraction from 0 to 1, or a percentage with its sign as in 98.5%, "
+            f"got {text[:30]!r}"
+        )
+    return value
+
+
+def _seconds_above_zero(text: str) -> float:
+    # As many digits as a stored value may have, so that it can be pasted.
+    value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,30})?", text) else 0.0
+    if value <= 0:
+        raise argparse.ArgumentTypeError(
+            f"must be seconds above 0 and below 1000000000, got {text[:30]!r}"
+        )
+    return value
+
+
+def _preference(text: str) -> Preference:
+    try:
+        return Preference.read(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("prefer ")) from None
+
+
+def report(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``report``."""
+    _study(parser)
+    _storage(parser)
+    parser.add_argument(
+        "--out", metavar="FILE", help="file to write (default: reports/STUDY.FORMAT here)"
+    )
+    parser.add_argument(
+        "--format",
+        metavar="F[,F...]",
+        type=_formats,
+        help=f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "
+        "images need Kaleido and Chromium",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="write again whenever the study has changed, until its budget is met",
+    )
+
+
+def _formats(text: str) -> tuple[Format, ...]:
+    given = text.lower().split(",")
+    if set(given) - set(Format):
+        raise argparse.ArgumentTypeError(
+            f"must be one or more of {', '.join(Format)}, with commas, got {text[:60]!r}"
+        )
+    return tuple(Format(word) for word in dict.fromkeys(given))
+
+
+def studies(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``studies``."""
+    parser.add_argument("study", nargs="?", help="a study to check and show in full")
+    _json(parser)
+
+
+def doctor(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``doctor``."""
+    _storage(parser)
+    _data(parser)
+    _json(parser)

@@ -1,0 +1,30 @@
+"""``select``: the trial of the front that fits what the user asks for."""
+
+from __future__ import annotations
+
+import argparse
+
+from fastrcaps_search.cli import output
+from fastrcaps_search.cli.show import opened
+from fastrcaps_search.front.choice import select_row
+from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.store.summary import front_rows
+
+
+def select(arguments: argparse.Namespace) -> int:
+    """Print the trial and why it is the one."""
+    criteria = Criteria(
+        min_accuracy=arguments.min_accuracy,
+        max_seconds=arguments.max_seconds,
+        max_parameters=arguments.max_parameters,
+        prefer=arguments.prefer,
+    )
+    with opened(arguments) as (store, study):
+        rows = front_rows(store.trials(study))
+    row = select_row(rows, criteria)
+    if arguments.json:
+        output.print_json(row)
+    else:
+        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row)])
+        print(row["why"])
+    return 0
