@@ -1,30 +1,127 @@
-"""``report``: the page of a study."""
+"""``report``: a study as a page, images or tables."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from fastrcaps_search.cli.show import opened
-from fastrcaps_search.report.page import write_report
+from fastrcaps_search.cli import commands
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.errors import StoreUnavailableError, UsageError
+from fastrcaps_search.report.facts.view import StoredStudy
+from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.write import write_report
+from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.place import DEFAULT_STORAGE, Location
 from fastrcaps_search.store.store import Store
 
 FOLDER = "reports"
+PAUSE_SECONDS = 2.0
+"""Between two looks at a study that is watched."""
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Write the page and say where it is."""
-    with opened(arguments) as (store, study):
-        path = write_page(store, study, Path(arguments.out) if arguments.out else None)
-    print(path)
+    """Write the report and say where it is.
+
+    Raises:
+        UsageError: One file for several formats.
+    """
+    location = commands.location(arguments)
+    name = stored_name(arguments.study)
+    files = _files(arguments, name)
+    known = read_study(location, name)
+    _write(known, files)
+    while arguments.watch and in_progress(known):
+        time.sleep(PAUSE_SECONDS)
+        found = _glance(location, name)
+        if found is not None and changed(known, found):
+            known = found
+            _write(known, files)
     return 0
 
 
-def write_page(store: Store, study: StudyRecord, path: Path | None = None) -> Path:
-    """Write the page of a study; its path."""
-    path = path or Path(FOLDER) / f"{study.name}.html"
-    trials = store.trials(study, epochs=True)
-    write_report(study, trials, live_leases(store.leases(study)), path=path)
-    return path
+def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
+    """The files to write."""
+    suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
+    implied = (suffix,) if suffix in set(Format) else (Format.HTML,)
+    forms = arguments.format or tuple(map(Format, implied))
+    if arguments.out and len(forms) > 1:
+        raise UsageError(
+            f"--out must be left out with several formats, got {arguments.out}; "
+            f"they are written to {FOLDER}/{name}.*"
+        )
+    return [
+        (Path(arguments.out) if arguments.out else page_path(name, form), form) for form in forms
+    ]
+
+
+def _write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:
+    for path, form in files:
+        write_report(stored, path=path, form=form)
+        print(path, flush=True)
+
+
+def _glance(location: Location, name: str) -> StoredStudy | None:
+    """The study now; ``None``, said on the way, while the database does not answer."""
+    try:
+        return read_study(location, name)
+    except StoreUnavailableError as error:
+        print(f"waits for the database: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def page_path(name: str, form: Format = Format.HTML) -> Path:
+    """Where a report lies unless another place was named."""
+    return Path(FOLDER) / f"{name}.{form}"
+
+
+def read_study(location: Location, name: str) -> StoredStudy:
+    """All that a report needs of a stored study."""
+    store = Store.reading(location)
+    try:
+        study = store.study(name)
+        return StoredStudy(
+            study=study,
+            trials=store.trials(study, epochs=True),
+            leases=live_leases(store.leases(study)),
+            claims=store.claims(study),
+            storage=_storage_words(location),
+            possible=configuration_count(study.definition),
+        )
+    finally:
+        store.close()
+
+
+def in_progress(stored: StoredStudy) -> bool:
+    """Whether trials are still to come."""
+    finished = sum(trial.is_finished for trial in stored.trials)
+    budget = stored.study.budget
+    return finished < min(stored.possible or budget, budget)
+
+
+def changed(before: StoredStudy, after: StoredStudy) -> bool:
+    """Whether a report would say something new."""
+    return _state(before) != _state(after)
+
+
+def _state(stored: StoredStudy) -> object:
+    return (
+        stored.study.budget,
+        [(t.number, t.state, t.token, t.test_accuracy, len(t.epochs)) for t in stored.trials],
+        [(lease.number, lease.token) for lease in stored.leases],
+    )
+
+
+def _storage_words(location: Location) -> str:
+    """What finds the database again: a server by the variable, since its URL may hold secrets."""
+    if location.path is None:
+        return "$FASTRCAPS_STORAGE"
+    here = Path.cwd()
+    if location.path == here / DEFAULT_STORAGE:
+        return ""
+    inside = location.path.is_relative_to(here)
+    return str(location.path.relative_to(here) if inside else location.path)

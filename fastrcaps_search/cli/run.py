@@ -7,19 +7,20 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
 from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
-from fastrcaps_search.cli.report import write_page
+from fastrcaps_search.cli.report import page_path, read_study
 from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.errors import InterruptedRunError, RunError
+from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun, WorkRequest
 from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import front_rows
 
 
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     with _stopping() as stop:
         study = StudyRun.begin(request, _patience(request, stop))
         try:
-            _train_what_is_left(study, arguments)
+            page = kept_current(study.study.name, request.location)
+            _train_what_is_left(study, arguments, meanwhile=page)
             return _end(study, request)
         finally:
             study.close()
@@ -56,7 +58,7 @@ def worker(arguments: argparse.Namespace) -> int:
     with _stopping() as stop:
         study = StudyRun.join(stored_name(arguments.study), request, _patience(request, stop))
         try:
-            if _train_what_is_left(study, arguments):
+            if _train_what_is_left(study, arguments, meanwhile=nullcontext()):
                 outcome = study.outcome()
                 print(f"{study.study.name}: {outcome.finished}/{outcome.target} done")
             return _judge(study.outcome())
@@ -85,8 +87,10 @@ def _patience(request: WorkRequest, stop: threading.Event) -> Patience:
     return Patience(request.store_patience, stop, tell)
 
 
-def _train_what_is_left(study: StudyRun, arguments: argparse.Namespace) -> bool:
-    """Train unless the study is done; whether there was anything to do."""
+def _train_what_is_left(
+    study: StudyRun, arguments: argparse.Namespace, *, meanwhile: AbstractContextManager[Any]
+) -> bool:
+    """Train unless the study is done, within ``meanwhile``; whether there was anything to do."""
     if study.is_done():
         outcome = study.outcome()
         print(f"{study.study.name}: {outcome.finished}/{outcome.target} done, nothing to train")
@@ -98,7 +102,7 @@ def _train_what_is_left(study: StudyRun, arguments: argparse.Namespace) -> bool:
         print(study.plan_line(machine), flush=True)
     if study.stop.is_set():
         raise InterruptedRunError("interrupted before anything was trained")
-    with display(study, machine, arguments) as observe:
+    with meanwhile, display(study, machine, arguments) as observe:
         study.train(machine, observe=observe)
     return True
 
@@ -115,11 +119,9 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
         output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
-    store = Store.reading(request.location)
-    try:
-        print(f"\nreport: {write_page(store, outcome.study)}")
-    finally:
-        store.close()
+    path = page_path(outcome.study.name)
+    write_report(read_study(request.location, outcome.study.name), path=path)
+    print(f"\nreport: {path}")
     return _judge(outcome)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from fastrcaps_search.cli import output
-from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.load import load_study, shipped_names
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.search.configurations import configuration_count
 
 
@@ -38,22 +38,10 @@ def studies(arguments: argparse.Namespace) -> int:
 
 
 def _show(definition: StudyDefinition, *, json: bool) -> int:
-    values = definition.to_dict()
     if json:
-        output.print_json(values)
+        output.print_json(definition.to_dict())
         return 0
-    space, listed = values.pop("space"), values.pop("configuration")
-    for key, value in values.items():
-        if value is not None:
-            print(f"{key} = {shown(value)}")
-    for title, tables in (
-        ("[space]", [space] if space else []),
-        ("[[configuration]]", listed or []),
-    ):
-        for table in tables:
-            print(f"\n{title}")
-            for key, value in table.items():
-                print(f"{key} = {shown(value)}")
+    print(study_toml(definition))
     print(f"\n# valid; {_count(definition)} configurations")
     return 0
 

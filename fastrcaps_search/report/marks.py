@@ -30,6 +30,10 @@ MUTED = Tone("#596069", "#a5adb7")
 GRID = Tone("#e4e6e8", "#30353c")
 ATTAINED = Tone("#6b7480", "#8f99a5")
 """The line around what is attained."""
+ACCENT = Tone("#005f99", "#6cbcf0")
+"""Bars and lines that stand for no policy."""
+BAD = Tone("#a8321c", "#ff9b84")
+"""What failed."""
 
 COLOURS = {
     LrPolicy.FIXED: Tone("#000000", "#ffffff"),
@@ -100,7 +104,7 @@ def mark(parameters: TrialParameters) -> Mark:
 
 def dark_colours() -> dict[str, str]:
     """The dark colour for each light one; light colours are unique."""
-    tones = (CARD, TEXT, MUTED, GRID, ATTAINED, *COLOURS.values())
+    tones = (CARD, TEXT, MUTED, GRID, ATTAINED, ACCENT, BAD, *COLOURS.values())
     return {tone.light: tone.dark for tone in tones}
 
 

@@ -5,64 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report import text
-from fastrcaps_search.report.figures import figures, library
-from fastrcaps_search.report.marks import dark_colours
-from fastrcaps_search.report.view import ReportView, report_view
-from fastrcaps_search.store.records import LeaseRecord, StudyRecord, TrialRecord
+from fastrcaps_search.report.facts.paper import HARDWARE
+from fastrcaps_search.report.facts.projections import PAIRS
+from fastrcaps_search.report.facts.view import ReportView
+from fastrcaps_search.report.library import library
+from fastrcaps_search.report.payload import payload
+from fastrcaps_search.store.records import TrialState
 
 TEMPLATES = Path(__file__).parent / "templates"
+PROBE = "js/0-probe.js"
 
-_UNSAFE_IN_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-
-
-def write_report(
-    study: StudyRecord,
-    trials: Sequence[TrialRecord],
-    leases: Sequence[LeaseRecord],
-    *,
-    path: Path,
-    written_at: datetime | None = None,
-) -> None:
-    """Write the page, or leave the one that is there as it is.
-
-    Args:
-        study: The study.
-        trials: Its trials, with their epochs.
-        leases: Who trains what now.
-        path: The HTML file; its folder is made if need be.
-        written_at: The date that the page shows, now if left out.
-
-    Raises:
-        DiskError: The file cannot be written there.
-    """
-    view = report_view(
-        study,
-        trials,
-        leases,
-        written_at=(written_at or datetime.now(UTC)).astimezone(UTC),
-        version=_version(),
-    )
-    try:
-        _replace(path, page(view))
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DiskError(
-            f"the report must be writable at {path}, got: {reason}; "
-            "free space there or name another path"
-        ) from error
+_UNSAFE_IN_SCRIPT = "<>&\u2028\u2029"
 
 
 def page(view: ReportView) -> str:
@@ -80,61 +41,52 @@ def page(view: ReportView) -> str:
         count=text.count,
         trials=lambda numbers: text.numbered("trial", numbers),
     )
-    drawn = {
-        name: {"data": figure["data"], "layout": figure["layout"]}
-        for name, figure in (
-            (name, figure.to_plotly_json()) for name, figure in figures(view).items()
-        )
-    }
-    scripts = (library(), _template("page.js"))
+    found = payload(view)
+    rows = {row["trial"]: row for row in found["rows"]}
+    scripts = [library(), *map(_template, page_scripts())]
+    states = {trial.state for trial in view.trials}
     return environment.get_template("page.html.j2").render(
         view=view,
-        drawn=drawn,
-        policy=_content_policy(scripts),
+        pairs=PAIRS,
+        hardware=HARDWARE,
+        states=[state.value for state in TrialState if state in states],
+        lanes=len({(span.worker, span.host) for span in view.spans}),
+        policy=_content_policy([_template(PROBE), *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
         style=Markup(_template("page.css")),
+        probe=Markup(_template(PROBE)),
         scripts=[Markup(script) for script in scripts],
-        figures_json=script_json({"figures": drawn, "dark": dark_colours()}),
-        front_json=script_json(view.front_rows),
+        front_json=script_json([rows[trial.number] for trial in view.front]),
+        report_json=script_json(found),
     )
+
+
+def page_scripts() -> list[str]:
+    """The page's own scripts, in the order in which they need each other."""
+    found = sorted(path.name for path in (TEMPLATES / "js").glob("*.js"))
+    return [f"js/{name}" for name in found if f"js/{name}" != PROBE]
 
 
 def script_json(value: Any) -> Markup:  # noqa: ANN401 - any JSON value
     """JSON that can stand in a script element whatever texts it holds."""
-    encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    return Markup(encoded.translate(_UNSAFE_IN_SCRIPT))
+    encoded = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for character in _UNSAFE_IN_SCRIPT:
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return Markup(encoded)
 
 
 def _content_policy(scripts: Sequence[str]) -> str:
-    """Only these scripts, no network at all; Plotly sets styles and draws through data URLs."""
+    """Only these scripts, no network at all; Plotly sets styles and draws through data URLs.
+
+    The one thing that the page may open is itself, in a frame, to see whether it is newer.
+    """
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        "img-src data: blob:; frame-src 'self' file:; base-uri 'none'; form-action 'none'"
     )
 
 
 def _template(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fastrcaps-search")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
-def _replace(path: Path, content: str) -> None:
-    """Write beside ``path``, then rename: a reader sees the old page or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

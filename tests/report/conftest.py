@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.report.page import write_report
+from fastrcaps_search.report.facts.view import StoredStudy
+from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.records import (
+    ClaimRecord,
     EpochRecord,
     Failure,
     LeaseRecord,
@@ -46,6 +48,8 @@ FLAGS = [
 ]
 
 SHARED = "full.html"
+DATE = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
+"""The date that pages show."""
 
 # policy, batch policy, P, decoder, shared weights; accuracy, seconds, parameters. By hand: nothing
 # beats 5, 7, 9 (highest, fastest, smallest) nor 2 and 8; 0 and 4 lose to 8, 1 and 10 to 5,
@@ -156,6 +160,10 @@ def lease(number: int, *, host: str = "desk") -> LeaseRecord:
     return LeaseRecord(number, 1, "worker-1", host, "boot", "ns", 1, 1, "cpu", 0.0)
 
 
+def claim(number: int, token: int, worker: str, at: float, *, host: str = "desk") -> ClaimRecord:
+    return ClaimRecord(number, token, worker, host, "cpu", at)
+
+
 @dataclass
 class Records:
     """The builders above, and the studies that several files use."""
@@ -164,9 +172,11 @@ class Records:
     failed = staticmethod(failed)
     running = staticmethod(running)
     lease = staticmethod(lease)
+    claim = staticmethod(claim)
     parameters_of = staticmethod(parameters_of)
     epoch_record = staticmethod(epoch_record)
     setting: RunSetting = SETTING
+    date: datetime = DATE
     front: list[int] = field(default_factory=lambda: list(FRONT))
 
     def study(self, *, budget: int = 12, **keys: Any) -> StudyRecord:  # noqa: ANN401
@@ -212,6 +222,12 @@ class Opened:
         """All but remarks, which the software renderer and Plotly's canvas draw from Chromium."""
         return [said for said in self.said if not said.startswith("warning")]
 
+    def draw_all(self) -> None:
+        """Scroll through the page, which draws each figure when it comes into view."""
+        for place in self.page.locator(".plot:visible:not(.absent)").all():
+            place.scroll_into_view_if_needed()
+            place.locator(".main-svg, canvas").first.wait_for()
+
     def trials(self, table: str) -> list[int]:
         """Numbers in the rows of a table."""
         rows = self.page.locator(f"#{table} tbody tr").all()
@@ -223,9 +239,16 @@ class Opened:
         return list(found)
 
 
-def open_in(browser: Browser, path: Path, *, before: str = "") -> Opened:
+def open_in(
+    browser: Browser,
+    path: Path,
+    *,
+    before: str = "",
+    fragment: str = "",
+    **context: Any,  # noqa: ANN401 - of playwright
+) -> Opened:
     """Open a page in a context of its own; ``before`` is a script that runs ahead of its own."""
-    page = browser.new_context().new_page()
+    page = browser.new_context(viewport={"width": 1400, "height": 1000}, **context).new_page()
     opened = Opened(path, page, [], [])
     page.add_init_script(before)
     page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
@@ -237,7 +260,8 @@ def open_in(browser: Browser, path: Path, *, before: str = "") -> Opened:
         dialog.dismiss()
 
     page.on("dialog", dismiss)
-    page.goto(path.as_uri())
+    page.goto(path.as_uri() + fragment)
+    page.wait_for_selector("html[data-ready]")
     return opened
 
 
@@ -257,7 +281,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
     yield functools.partial(open_in, browser)
     # The page that the session shares came first and stays.
     for context in browser.contexts:
-        if not any(page.url.endswith(SHARED) for page in context.pages):
+        if not any(SHARED in page.url for page in context.pages):
             context.close()
 
 
@@ -266,9 +290,13 @@ def write_at_fixed_date(
     study: StudyRecord,
     trials: Sequence[TrialRecord],
     leases: Sequence[LeaseRecord] = (),
+    claims: Sequence[ClaimRecord] = (),
+    *,
+    minutes: int = 0,
 ) -> Path:
-    written_at = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
-    write_report(study, trials, leases, path=path, written_at=written_at)
+    """Write the page as of 14:05, or so many minutes later."""
+    written_at = DATE + timedelta(minutes=minutes)
+    write_report(StoredStudy(study, trials, leases, claims), path=path, written_at=written_at)
     return path
 
 
@@ -278,11 +306,26 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     return functools.partial(write_at_fixed_date, tmp_path / "reports" / "page.html")
 
 
+def moved(trial: TrialRecord) -> TrialRecord:
+    """The trial in the hour before the page's date, in the same order."""
+    start = (DATE - timedelta(hours=1)).timestamp()
+    ended = trial.finished_at
+    return replace(
+        trial,
+        created_at=start + trial.created_at / 4,
+        finished_at=None if ended is None else start + ended / 4,
+    )
+
+
 @pytest.fixture(scope="session")
 def full(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """Eleven complete trials, one failed, one running: opened once, for all tests that look."""
     failure = Failure("DivergedError", "diverged at epoch 2", "trace", "a.log")
     trials = [*records.trials(), records.failed(11, failure), records.running(12)]
+    trials = [moved(trial) for trial in trials]
+    # Trial 3 was lost by one worker after two epochs and taken over by another.
+    claims = [claim(trial.number, 1, "worker-1", trial.created_at) for trial in trials]
+    claims.append(claim(3, 2, "worker-2", trials[3].created_at + 20))
     path = tmp_path_factory.mktemp("report") / SHARED
-    write_at_fixed_date(path, records.study(budget=13), trials, [records.lease(12)])
+    write_at_fixed_date(path, records.study(budget=13), trials, [records.lease(12)], claims)
     return open_in(browser, path)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
 
 PROJECTIONS = [
-    "projection-training_seconds-accuracy",
+    "projection-time-accuracy",
     "projection-parameters-accuracy",
-    "projection-training_seconds-parameters",
+    "projection-time-parameters",
 ]
 HOSTILE = "</script><img src=x onerror=alert(1)><b>bold</b>\u2028&amp;{{ 7 * 7 }}"
 
@@ -45,23 +45,35 @@ def front_by_brute_force(trials: list[TrialRecord]) -> set[int]:
 
 def test_a_study_is_drawn_whole_and_in_silence(full: Opened) -> None:
     page = full.page
-    assert full.complaints() == []
     assert full.requests == [full.path.as_uri()]
     assert full.path.stat().st_size < 8_000_000
 
     for name in PROJECTIONS:
         place = page.locator(f"#{name}")
         assert place.locator(".points path.point").count() == 11
-        # Of 5, 2, 9, 8 and 7 each has its number beside it.
-        assert sorted(place.locator(".textpoint").all_text_contents()) == list("25789")
         assert place.locator(".lines path").count() == 1
-    assert page.locator("#space canvas").count() >= 1
+        shown = [text for text in place.locator(".textpoint").all_text_contents() if text]
+        # Of 5, 2, 9, 8 and 7 each has its number beside it, where it covers no other.
+        assert set(shown) <= set("25789")
+        assert len(shown) >= 4
+    full.draw_all()
     # Eleven complete trials and the running one, which has two epochs of five.
     assert page.locator("#curves .lines path").count() == 12
     assert page.locator("#curves .points path.point").count() == 11 * 5 + 2
     # warm_adabatch, warm_restarts, one_cycle; batch 1-16, 1-8, 1-32-64-128 and 16.
     assert page.locator("#rates .lines path").count() == 3
     assert page.locator("#batches .lines path").count() == 4
+    # The front as bars of certainty, and what the test set said of it.
+    assert page.locator("#certainty .points path.point").count() == 5 + 5
+    # Five parameters vary, in three columns.
+    assert page.locator("#importance .bars path").count() == 15
+    # Thirteen trials and one that was taken over, which is marked.
+    assert page.locator("#timeline .bars path").count() == 14
+    assert page.locator("#timeline .points path.point").count() == 1
+    for name in ("hypervolume-trials", "hypervolume-seconds"):
+        assert page.locator(f"#{name} .points path.point").count() == 1 + 12
+    assert full.complaints() == []
+    assert full.requests[0] == full.path.as_uri()
 
 
 def test_front_table_and_embedded_rows_are_the_front(full: Opened, records: Records) -> None:
@@ -110,14 +122,37 @@ def test_every_trial_is_listed_with_what_became_of_it(full: Opened) -> None:
     ]
 
 
+def test_the_head_says_what_the_study_is_and_how_far(full: Opened) -> None:
+    head = full.page.locator("header.head").inner_text()
+    for words in ("mnist-mini", "capsnet-narrow", "2026-03-01 14:05 UTC", "12 of 13"):
+        assert words in head
+    facts = full.page.locator("#protocol .facts").inner_text()
+    for words in ("Test CPU @ 2 GHz", "2.14.1", "fp32", "reference point", "500 images"):
+        assert words in facts
+
+
+def test_mixed_devices_are_warned_of(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    first, second = records.trials()[:2]
+    other = replace(records.setting, device_name="Another CPU")
+    second = replace(second, runs=(replace(second.runs[0], setting=other),))
+    page = open_page(write(records.study(), [first, second])).page
+    assert "Another CPU, Test CPU @ 2 GHz" in page.locator(".warnings").inner_text()
+
+
 def test_figures_and_tables_have_names_and_headings_do_not_skip(full: Opened) -> None:
-    names = full.page.locator("[role=img], [role=region], section").evaluate_all(
-        """all => all.map(one => one.getAttribute("aria-label")
+    names = full.page.locator("[role=group], [role=region], section, aside, form").evaluate_all(
+        """all => all.filter(one => one.id !== "criteria-form").map(one =>
+            one.getAttribute("aria-label")
             || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
     )
-    # Seven figures, two tables, six sections.
-    assert len(names) == 15
+    assert len(names) > 25
     assert all(names)
+    unnamed = full.page.locator("input, select, button").evaluate_all(
+        "all => all.filter(one => !one.labels?.length && !one.textContent.trim()).map(o => o.id)"
+    )
+    assert unnamed == []
     levels = full.page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(h => +h.tagName[1])")
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -129,6 +164,7 @@ def test_a_phone_needs_no_sideways_scrolling(full: Opened) -> None:
     assert usual is not None
     full.page.set_viewport_size({"width": 390, "height": 844})
     try:
+        full.draw_all()
         assert full.page.evaluate("document.documentElement.scrollWidth") == 390
         for name in [*PROJECTIONS, "curves", "rates", "batches"]:
             width = full.page.locator(f"#{name}").evaluate("place => place.clientWidth")
@@ -141,8 +177,8 @@ def test_a_phone_needs_no_sideways_scrolling(full: Opened) -> None:
 def test_the_page_follows_the_dark_scheme(full: Opened) -> None:
     page = full.page
     place = page.locator(f"#{PROJECTIONS[0]}")
-    backgrounds = place.locator(".main-svg").first, page.locator(".card").first
-    look = "one => getComputedStyle(one).backgroundColor"
+    drawn, card = place.locator(".main-svg").first, page.locator(".card").first
+    place.scroll_into_view_if_needed()
 
     def fills() -> set[str]:
         return set(
@@ -155,12 +191,14 @@ def test_the_page_follows_the_dark_scheme(full: Opened) -> None:
     assert "rgb(0, 0, 0)" in fills()
     page.emulate_media(color_scheme="dark")
     try:
-        assert [one.evaluate(look) for one in backgrounds] == ["rgb(27, 30, 35)"] * 2
+        for one in (drawn, card):
+            expect(one).to_have_css("background-color", "rgb(27, 30, 35)")
         assert "rgb(255, 255, 255)" in fills()
         assert "rgb(0, 0, 0)" not in fills()
     finally:
         page.emulate_media(color_scheme="light")
-    assert [one.evaluate(look) for one in backgrounds] == ["rgb(255, 255, 255)"] * 2
+    for one in (drawn, card):
+        expect(one).to_have_css("background-color", "rgb(255, 255, 255)")
     assert "rgb(0, 0, 0)" in fills()
     assert full.complaints() == []
 
@@ -174,28 +212,34 @@ def test_outside_texts_stay_texts(
     bad = records.failed(1, Failure(HOSTILE, HOSTILE, HOSTILE, HOSTILE))
     study = replace(records.study(), name=HOSTILE)
     lease = records.lease(2, host=f"{HOSTILE}/5ec2e7")
-    path = write(study, [one, bad, records.running(2)], [lease])
+    claims = [records.claim(0, 1, HOSTILE, one.created_at, host=HOSTILE)]
+    path = write(study, [one, bad, records.running(2)], [lease], claims)
     opened = open_page(path)
     page = opened.page
     assert opened.complaints() == []
-    assert opened.requests == [path.as_uri()]
-    assert page.locator(".plot:has(.main-svg)").count() == 7
+    opened.draw_all()
     assert opened.trials("front-table") == [0]
     assert page.locator("img").count() == 0
     assert page.locator("h1").text_content() == HOSTILE
-    assert page.locator("#trials-table summary").text_content() == HOSTILE
+    page.locator("#trials-table tr[data-trial='1'] button").click()
+    failure = page.locator("#card .failure")
+    assert failure.locator("summary").text_content() == f"{HOSTILE}: {HOSTILE}"
+    assert failure.locator("pre").text_content() == HOSTILE
+    assert page.locator("#card-facts").text_content().count(HOSTILE) == 1
     assert HOSTILE in (page.locator("tr[data-trial='2'] td.state").text_content() or "")
     assert "5ec2e7" not in page.content()
     assert opened.embedded_front()[0]["device"] == HOSTILE
 
-    page.locator(f"#{PROJECTIONS[0]} .points path.point").hover(force=True)
-    box = page.locator(f"#{PROJECTIONS[0]} .hoverlayer .hovertext")
-    box.wait_for()
-    assert "<img src=x onerror=alert(1)><b>bold</b>" in (box.text_content() or "")
+    assert HOSTILE in (page.locator("#timeline").text_content() or "")
+    page.locator("#trials-table tr[data-trial='0'] button").click()
+    assert HOSTILE in (page.locator("#card-facts").text_content() or "")
+    assert page.locator("img").count() == 0
     assert opened.complaints() == []
+    # The page looked for a newer one at most; it asked nobody else.
+    assert set(opened.requests) == {path.as_uri()}
 
 
-@pytest.mark.parametrize("kind", ["empty", "failed", "equal", "running"])
+@pytest.mark.parametrize("kind", ["empty", "failed", "one", "equal", "running"])
 def test_small_studies_have_a_calm_page(
     records: Records,
     write: Callable[..., Path],
@@ -208,7 +252,8 @@ def test_small_studies_have_a_calm_page(
     trials, front, figures = {
         "empty": ([], [], 0),
         "failed": (failures, [], 0),
-        "equal": (equal, [0, 1, 2], 7),
+        "one": (equal[:1], [0], 9),
+        "equal": (equal, [0, 1, 2], 10),
         "running": ([records.running(0), records.running(1, epochs=0)], [], 1),
     }[kind]
     opened = open_page(write(records.study(), trials))
@@ -216,9 +261,10 @@ def test_small_studies_have_a_calm_page(
     assert opened.complaints() == []
     assert opened.trials("front-table") == front
     assert [row["trial"] for row in opened.embedded_front()] == front
-    assert page.locator(".plot").count() == figures
-    assert page.locator(".plot:has(.main-svg)").count() == figures
-    words = set(page.locator("main").inner_text().lower().split())
+    opened.draw_all()
+    places = page.locator(".plot:not(#space)")
+    assert places.count() == page.locator(".plot:has(.main-svg)").count() == figures
+    words = set(page.locator(".columns").inner_text().lower().split())
     assert not words & {"nan", "none", "undefined", "inf", "null"}
     if not front:
         started = "No trial has started yet." if kind == "empty" else "No trial is complete yet"
@@ -229,11 +275,23 @@ def test_small_studies_have_a_calm_page(
         assert [text for text in texts if text] == ["0, 1, 2"]
 
 
+def test_the_third_dimension_comes_when_asked_for(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    opened = open_page(write(records.study(), records.trials()))
+    assert opened.page.locator("#space canvas").count() == 0
+    opened.page.get_by_role("button", name="Show in 3D").click()
+    opened.page.locator("#space canvas").first.wait_for()
+    assert opened.complaints() == []
+
+
 def test_without_webgl_the_page_says_so_and_draws_the_rest(
     records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
 ) -> None:
     path = write(records.study(), records.trials()[:1])
     opened = open_page(path, before="HTMLCanvasElement.prototype.getContext = () => null")
-    assert opened.complaints() == []
+    opened.page.get_by_role("button", name="Show in 3D").click()
     assert "has no WebGL" in opened.page.locator("#space").inner_text()
-    assert opened.page.locator(".plot:has(.main-svg)").count() == 6
+    opened.draw_all()
+    assert opened.complaints() == []
+    assert opened.page.locator(".plot:has(.main-svg)").count() == 9

@@ -6,22 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fastrcaps_search.definition.objective import (
-    ACCURACY,
-    PARAMETERS,
-    TRAINING_SECONDS,
-    Objective,
-)
+from fastrcaps_search.report.drawings.base import label
+from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.marks import GRID, MUTED
 
 PADDING = 0.09
 """Empty share of the span at each end of an axis."""
-
-TITLES = {
-    ACCURACY: "accuracy",
-    TRAINING_SECONDS: "training time (s, log scale)",
-    PARAMETERS: "learned parameters",
-}
 
 
 def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's own values
@@ -32,23 +22,35 @@ def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's
         "gridcolor": GRID.light,
         "linecolor": GRID.light,
         "zeroline": False,
+        "automargin": True,
         **more,
     }
 
 
-def of(objective: Objective, values: Sequence[float]) -> dict[str, Any]:
-    """The axis of an objective over one or more finite values; seconds are on a log scale."""
-    title = TITLES[objective]
+def accuracy(values: Sequence[float]) -> dict[str, Any]:
+    """The axis of the accuracy over one or more finite fractions."""
     low, high = limits(values)
-    if objective is ACCURACY:
-        # Room above 100 % for the marker, not for values that cannot be.
-        high = min(high, 1 + PADDING * (1 - min(values)) + 1e-3)
-        return plain(title, range=[low, high], tickformat=decimals(high - low))
-    if objective is PARAMETERS:
-        return plain(title, range=[low, high], tickformat="~s", nticks=6, tickangle=0)
+    # Room above 100 % for the marker, not for values that cannot be.
+    high = min(high, 1 + PADDING * (1 - min(values)) + 1e-3)
+    return plain("accuracy", range=[low, high], tickformat=decimals(high - low))
+
+
+def parameters(values: Sequence[float]) -> dict[str, Any]:
+    """The axis of the parameters over one or more counts."""
+    low, high = limits(values)
+    return plain("learned parameters", range=[low, high], tickformat="~s", nticks=6, tickangle=0)
+
+
+def time(axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of a measure of time over finite values: on a log scale, but for epochs."""
+    low, high = limits(values)
+    if axis is TimeAxis.EPOCHS:
+        return plain(axis.words, range=[low, high], nticks=8, tickangle=0)
     if min(values) > 0:
-        return plain(title, **logarithmic(values))
-    return plain("training time (s)", range=[low, high])
+        unit = axis.words.removesuffix(" (s)")
+        scale = "s, log scale" if unit != axis.words else "log scale"
+        return plain(f"{unit} ({scale})", **logarithmic(values))
+    return plain(axis.words, range=[low, high])
 
 
 def limits(values: Sequence[float]) -> tuple[float, float]:
@@ -79,7 +81,7 @@ def logarithmic(values: Sequence[float]) -> dict[str, Any]:
         "tickmode": "array",
         "tickangle": 0,
         "tickvals": ticks,
-        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+        "ticktext": [_tick(tick) for tick in ticks],
     }
 
 
@@ -94,6 +96,34 @@ def powers_of_two(values: Sequence[int]) -> dict[str, Any]:
         "tickvals": ticks,
         "ticktext": [f"{tick:,}" for tick in ticks],
     }
+
+
+def whole(last: float) -> dict[str, Any]:
+    """Ticks at whole epochs only: Plotly would halve the steps of a short training."""
+    return {"tick0": 0, "dtick": 1 if last <= 12 else None}
+
+
+def rows(names: Sequence[str]) -> dict[str, Any]:
+    """A vertical axis of named rows, the first at the bottom."""
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": [label(name) for name in names],
+        "tickfont": {"color": MUTED.light},
+        "range": [-0.6, len(names) - 0.4],
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
+
+
+def _tick(value: float) -> str:
+    """A tick's number, in thousands or millions where it would be long."""
+    for least, unit, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if value >= least:
+            return f"{value / unit:,.10g}{suffix}"
+    return f"{value:,.10g}"
 
 
 def _ticks(low: float, high: float) -> list[float]:

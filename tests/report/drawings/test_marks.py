@@ -1,4 +1,4 @@
-"""Marks, axes and texts: apart from each other, legible, and right for one value as for many."""
+"""Marks and texts: apart from each other and legible."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.definition.choices import LrPolicy
-from fastrcaps_search.definition.objective import ACCURACY, PARAMETERS, TRAINING_SECONDS
-from fastrcaps_search.report import axes, marks, text
-from fastrcaps_search.report.traces import label
+from fastrcaps_search.report import marks, text
+from fastrcaps_search.report.drawings.base import label, short
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -27,13 +26,14 @@ def test_marks_and_texts_stand_out(scheme: str) -> None:
     card = getattr(marks.CARD, scheme)
     for tone in (*marks.COLOURS.values(), marks.ATTAINED):
         assert marks.contrast(getattr(tone, scheme), card) >= 3.0
-    for tone in (marks.TEXT, marks.MUTED):
+    # Links and failures are texts in these colours too.
+    for tone in (marks.TEXT, marks.MUTED, marks.ACCENT, marks.BAD):
         assert marks.contrast(getattr(tone, scheme), card) >= 4.5
 
 
 def test_every_light_colour_has_one_dark_one() -> None:
     colours = marks.dark_colours()
-    assert len(colours) == 5 + len(LrPolicy)
+    assert len(colours) == 7 + len(LrPolicy)
     assert len(set(colours.values())) == len(colours)
 
 
@@ -47,48 +47,17 @@ def test_no_two_policies_look_alike(records: Records) -> None:
     found.append(marks.mark(records.parameters_of("warm_adabatch", None, 4)))
     assert len({mark.policy for mark in found}) == 11
     assert len({mark.symbol for mark in found}) == 11
+    assert len({mark.outline for mark in found}) == 11
     assert all(mark.outline for mark in found)
-
-
-@pytest.mark.parametrize(
-    ("values", "ticks"),
-    [
-        ([62.3, 171.0], [75, 100, 125, 150, 175]),
-        ([3.0, 900.0], [10, 100, 1000]),
-        ([30.0, 2000.0], [30, 100, 300, 1000]),
-    ],
-)
-def test_ticks_of_seconds_are_round(values: list[float], ticks: list[float]) -> None:
-    axis = axes.of(TRAINING_SECONDS, values)
-    assert axis["tickvals"] == ticks
-    low, high = (10**edge for edge in axis["range"])
-    assert low < min(values) < max(values) < high
-    assert all(low <= tick <= high for tick in axis["tickvals"])
-
-
-@pytest.mark.parametrize("value", [1e-3, 0.5, 80.0, 123_456.0])
-def test_a_single_value_stands_inside_its_axis(value: float) -> None:
-    for objective in (TRAINING_SECONDS, PARAMETERS):
-        axis = axes.of(objective, [value])
-        low, high = axis["range"]
-        if axis.get("type") == "log":
-            low, high = 10**low, 10**high
-        assert low < value < high
-
-
-@pytest.mark.parametrize("values", [[1.0], [0.0], [0.5, 1.0], [0.9712, 0.9714]])
-def test_accuracy_stays_near_what_can_be(values: list[float]) -> None:
-    low, high = axes.of(ACCURACY, values)["range"]
-    assert low < min(values) <= max(values) < high
-    assert high <= 1.1
-
-
-def test_seconds_of_zero_get_a_linear_axis() -> None:
-    assert "type" not in axes.of(TRAINING_SECONDS, [0.0, 3.0])
 
 
 def test_plotly_labels_are_escaped() -> None:
     assert label("<b>a & b</b>") == "&lt;b&gt;a &amp; b&lt;/b&gt;"
+    assert label(7) == "7"
+
+
+def test_coordinates_have_seven_digits() -> None:
+    assert short([1 / 3, 1_915_440.0, 123_456_789.0]) == [0.3333333, 1_915_440.0, 123_456_800.0]
 
 
 def test_texts() -> None:

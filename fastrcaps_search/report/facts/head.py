@@ -43,7 +43,8 @@ def tiles(summary: StudySummary, front: Sequence[TrialRecord]) -> tuple[Tile, ..
         pick = min if low else max
         end = pick(values.as_tuple()[column] for _, values in valued)
         numbers = [trial.number for trial, values in valued if values.as_tuple()[column] == end]
-        return Tile(label, _shown(end, column) + unit, text.numbered("trial", numbers, limit=3))
+        words = text.numbered("trial", sorted(numbers), limit=3)
+        return Tile(label, _shown(end, column) + unit, words)
 
     return (
         progress,

@@ -1,0 +1,37 @@
+"""A definition as the text of a study file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fastrcaps_search.definition.study import StudyDefinition
+
+TABLES = {"space": "[space]", "configuration": "[[configuration]]"}
+
+
+def study_toml(definition: StudyDefinition, *, without: Collection[str] = ()) -> str:
+    """Every key that is set, in the order of a study file, but those in ``without``."""
+    values = {
+        key: value
+        for key, value in definition.to_dict().items()
+        if value is not None and key not in without
+    }
+    lines = _lines({key: value for key, value in values.items() if key not in TABLES})
+    for key, title in TABLES.items():
+        found = values.get(key, [])
+        for table in [found] if isinstance(found, dict) else found:
+            lines += ["", title, *_lines(table)]
+    return "\n".join(lines)
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_written(value)}" for key, value in values.items()]
+
+
+def _written(value: object) -> str:
+    """A value of a definition; JSON writes strings, numbers and truth as TOML does."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_written, value))}]"
+    return json.dumps(value, ensure_ascii=False)

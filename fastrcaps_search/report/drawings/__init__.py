@@ -1,0 +1,1 @@
+"""Figures as plain values in Plotly's terms, drawn from gathered facts."""

@@ -1,0 +1,1 @@
+"""What a report says, gathered before anything is drawn."""

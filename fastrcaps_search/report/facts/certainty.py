@@ -1,0 +1,112 @@
+"""How far an accuracy may be off: luck of the images and luck of the seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fastrcaps_search.definition import data_facts
+from fastrcaps_search.definition.choices import EvaluateOn
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.report.facts.trials import TrialView
+from fastrcaps_search.store.records import RunRecord
+
+Z_95 = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
+MOST_ROWS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class CertaintyRow:
+    """Accuracy of one trial on the front.
+
+    Attributes:
+        trial: The trial.
+        accuracy: Its accuracy.
+        interval: 95 % interval from the number of images.
+        runs: Accuracy of each run.
+    """
+
+    trial: TrialView
+    accuracy: float
+    interval: tuple[float, float]
+    runs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certainty:
+    """How sure the front is.
+
+    Attributes:
+        split: Where the accuracies come from.
+        images: Number of its images.
+        largest_runs: Most runs of any trial on the front.
+        fewest_runs: Fewest of them.
+        indistinct: Trials on the front whose interval reaches the highest accuracy.
+        rows: The first trials on the front.
+    """
+
+    split: str
+    images: int
+    largest_runs: int
+    fewest_runs: int
+    indistinct: int
+    rows: tuple[CertaintyRow, ...]
+
+
+def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certainty | None:
+    """How sure the accuracies on the front are; ``None`` without one."""
+    if definition.evaluate_on is EvaluateOn.TEST:
+        split, images = "test set", data_facts.test_size(definition.data_set)
+    else:
+        split, images = "validation split", data_facts.validation_size(definition.data_set)
+    rows = [_row(trial, images) for trial in front if trial.values is not None]
+    if not rows:
+        return None
+    counts = [len(trial.record.runs) for trial in front]
+    highest = rows[0].accuracy
+    return Certainty(
+        split=split,
+        images=images,
+        largest_runs=max(counts),
+        fewest_runs=min(counts),
+        indistinct=sum(row.interval[1] >= highest for row in rows[1:]),
+        rows=tuple(rows[:MOST_ROWS]),
+    )
+
+
+def _row(trial: TrialView, images: int) -> CertaintyRow:
+    accuracy = trial.values.accuracy if trial.values is not None else math.nan
+    runs = _finite(run.accuracy for run in trial.record.runs)
+    return CertaintyRow(trial, accuracy, wilson(accuracy, images), runs)
+
+
+def _finite(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None and math.isfinite(value))
+
+
+def wilson(fraction: float, images: int) -> tuple[float, float]:
+    """95 % score interval of a fraction of ``images`` (Wilson 1927, J. Am. Stat. Assoc. 22).
+
+    It says how far the images alone may mislead: where another draw of as many may lie.
+
+    Raises:
+        ValueError: The fraction is not between 0 and 1, or there is no image.
+    """
+    if images < 1 or not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"needs a fraction of at least one image, got {fraction} of {images}")
+    weight = Z_95**2 / images
+    centre = (fraction + weight / 2) / (1 + weight)
+    variance = fraction * (1 - fraction) / images + (Z_95 / images) ** 2 / 4
+    half = Z_95 * math.sqrt(variance) / (1 + weight)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def ranges(runs: Sequence[RunRecord]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest run in accuracy and in seconds; nothing of a single run."""
+    columns = {
+        "accuracy": _finite(run.accuracy for run in runs),
+        "training_seconds": _finite(run.training_seconds for run in runs),
+    }
+    return {key: (min(found), max(found)) for key, found in columns.items() if len(found) > 1}

@@ -1,0 +1,123 @@
+"""One trial as tables, figures and the card show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.report import text
+from fastrcaps_search.report.facts.time_axis import NOTHING, TimeAxis, positions
+from fastrcaps_search.report.marks import Mark, mark
+from fastrcaps_search.store.records import LeaseRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.summary import failure_reason
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """One trial.
+
+    Attributes:
+        record: What is stored.
+        mark: How its policy is drawn.
+        rates: Learning rates of its own, where the space varies them; else empty.
+        exponent: P, or a dash.
+        batch: Batch sizes over the epochs, in words.
+        decoder: Decoder input, or a dash.
+        sharing: Whether weights are shared, in words, or a dash.
+        values: Finite values of a complete trial.
+        positions: Its training time in every measure that is known.
+        on_front: Whether it is on the front, by seconds.
+        note: How far it is, or why it failed.
+    """
+
+    record: TrialRecord
+    mark: Mark
+    rates: str
+    exponent: str
+    batch: str
+    decoder: str
+    sharing: str
+    values: Values | None
+    positions: Mapping[TimeAxis, float]
+    on_front: bool
+    note: str
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.record.number
+
+    @property
+    def state(self) -> TrialState:
+        """Its state."""
+        return self.record.state
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether it shares weights, which is drawn hollow."""
+        return bool(self.record.parameters.weight_sharing)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Of the weights that gave the accuracy, where it was read."""
+        return self.record.test_accuracy
+
+
+def trial_view(
+    definition: StudyDefinition,
+    record: TrialRecord,
+    *,
+    batch: str,
+    on_front: bool,
+    lease: LeaseRecord | None,
+) -> TrialView:
+    """Gather the facts of a trial; ``batch`` are its batch sizes in words."""
+    parameters = record.parameters
+    exponent, decoder = parameters.adabatch_exponent, parameters.decoder
+    values = finite_values(record)
+    return TrialView(
+        record=record,
+        mark=mark(parameters),
+        rates=_rates(parameters),
+        exponent=text.NOTHING if exponent is None else str(exponent),
+        batch=batch,
+        decoder=text.NOTHING if decoder is None else str(decoder),
+        sharing={None: text.NOTHING, False: "no", True: "yes"}[parameters.weight_sharing],
+        values=values,
+        positions=NOTHING if values is None else positions(record),
+        on_front=on_front,
+        note=_note(definition, record, lease),
+    )
+
+
+def finite_values(record: TrialRecord) -> Values | None:
+    """The values of a complete trial, unless one is not a finite number."""
+    values = record.values
+    if record.state is not TrialState.COMPLETE or values is None:
+        return None
+    return values if all(map(math.isfinite, values.as_tuple())) else None
+
+
+def _rates(parameters: TrialParameters) -> str:
+    rates = {"from": parameters.lr_min, "up to": parameters.lr_max}
+    found = [f"{word} {rate:.3g}" for word, rate in rates.items() if rate is not None]
+    return f"learning rate {' '.join(found)}" if found else ""
+
+
+def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None) -> str:
+    if record.state is TrialState.FAILED:
+        return failure_reason(record)
+    if record.state is not TrialState.RUNNING:
+        return ""
+    last = max(
+        ((epoch.run, epoch.metrics.epoch) for epoch in record.epochs),
+        default=(max(len(record.runs) - 1, 0), 0),
+    )
+    runs = definition.runs_per_trial
+    run = f"run {last[0] + 1} of {runs}, " if runs > 1 else ""
+    done = f"{run}{last[1]} of {definition.epochs} epochs done"
+    where = f"held by {lease.host_name} ({lease.device})" if lease else "waiting for a worker"
+    return f"{done}, {where}"

@@ -1,0 +1,189 @@
+"""All facts of a report, gathered before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastrcaps_search.report import text
+from fastrcaps_search.report.facts import head
+from fastrcaps_search.report.facts.certainty import Certainty, certainty
+from fastrcaps_search.report.facts.curves import MOST_FRONT_LINES, Curves, curves
+from fastrcaps_search.report.facts.head import Fact, Tile
+from fastrcaps_search.report.facts.importance import Effect, Importance, effects, importance
+from fastrcaps_search.report.facts.paper import PaperPoint, paper_points
+from fastrcaps_search.report.facts.progress import Progress, progress
+from fastrcaps_search.report.facts.projections import Front, Row, fronts
+from fastrcaps_search.report.facts.schedules import (
+    BatchLine,
+    Plans,
+    RateLine,
+    batch_lines,
+    rate_lines,
+)
+from fastrcaps_search.report.facts.time_axis import TimeAxis
+from fastrcaps_search.report.facts.timeline import Span, spans
+from fastrcaps_search.report.facts.trials import TrialView, finite_values, trial_view
+from fastrcaps_search.report.marks import COLOURS, Mark
+from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.summary import front_numbers, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStudy:
+    """What is read from the store for a report.
+
+    Attributes:
+        study: The study.
+        trials: Its trials, with their epochs.
+        leases: Who trains what now.
+        claims: Who trained what when.
+        storage: What ``--storage`` must name to find it again; empty for the default.
+        possible: Number of its configurations, where it is known.
+    """
+
+    study: StudyRecord
+    trials: Sequence[TrialRecord]
+    leases: Sequence[LeaseRecord] = ()
+    claims: Sequence[ClaimRecord] = ()
+    storage: str = ""
+    possible: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """Everything that the page says.
+
+    Attributes:
+        stored: What it was read from.
+        subtitle: Network and data set.
+        written_at: When the page was written, in UTC.
+        in_progress: Whether trials are still to come.
+        tiles: Figures of the head.
+        facts: Protocol, devices and versions.
+        warnings: Sentences on what does not compare.
+        trials: All trials, by number.
+        front: Those on the front by seconds, in the order of ``front --json``.
+        fronts: The front in every measure of time; empty without a complete trial.
+        marks: Policies of the trials, in the order of the legend.
+        plans: What each trial's training follows.
+        certainty: How far the accuracies on the front may be off.
+        curves: Learning curves.
+        rates: Learning-rate schedules of the first trials on the front.
+        batches: Batch-size schedules of the first trials on the front.
+        progress: How the front grew.
+        spans: Who trained what when.
+        importance: Which parameters matter.
+        effects: What each value of each parameter gave.
+        paper: What the paper published for these images.
+    """
+
+    stored: StoredStudy
+    subtitle: str
+    written_at: datetime
+    in_progress: bool
+    tiles: tuple[Tile, ...]
+    facts: tuple[Fact, ...]
+    warnings: tuple[str, ...]
+    trials: tuple[TrialView, ...]
+    front: tuple[TrialView, ...]
+    fronts: Mapping[TimeAxis, Front]
+    marks: tuple[Mark, ...]
+    plans: Plans
+    certainty: Certainty | None
+    curves: Curves | None
+    rates: tuple[RateLine, ...]
+    batches: tuple[BatchLine, ...]
+    progress: Progress | None
+    spans: tuple[Span, ...]
+    importance: Importance | None
+    effects: tuple[Effect, ...]
+    paper: tuple[PaperPoint, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.stored.study.name
+
+    @property
+    def complete(self) -> tuple[TrialView, ...]:
+        """The trials with values."""
+        return tuple(trial for trial in self.trials if trial.values is not None)
+
+
+def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> ReportView:
+    """Gather the facts of a study.
+
+    Args:
+        stored: What the store holds.
+        written_at: Now, in UTC.
+        version: Version of this package.
+    """
+    study = stored.study
+    records = sorted(stored.trials, key=lambda trial: trial.number)
+    summary = summarise(study, records, stored.leases, possible=stored.possible)
+    order = front_numbers(records)
+    plans = Plans(study.definition)
+    trials = _trials(stored, records, plans, frozenset(order))
+    by_number = {trial.number: trial for trial in trials}
+    front = tuple(by_number[number] for number in order)
+    on_front = [trial.record for trial in front]
+    drawn = on_front[:MOST_FRONT_LINES]
+    valued = [record for record in records if finite_values(record) is not None]
+    return ReportView(
+        stored=stored,
+        subtitle=f"{study.definition.network} on {study.definition.data_set}",
+        written_at=written_at,
+        in_progress=summary.finished < min(stored.possible or study.budget, study.budget),
+        tiles=head.tiles(summary, on_front),
+        facts=head.protocol(study, summary, version=version),
+        warnings=summary.warnings,
+        trials=trials,
+        front=front,
+        fronts=fronts(_rows(trials)),
+        marks=_marks(trials),
+        plans=plans,
+        certainty=certainty(study.definition, front),
+        curves=curves(trials, front),
+        rates=rate_lines(plans, drawn),
+        batches=batch_lines(plans, drawn),
+        progress=progress(records),
+        spans=spans(records, stored.claims, now=written_at.timestamp()),
+        importance=importance(study, valued),
+        effects=effects(valued),
+        paper=paper_points(study.definition),
+    )
+
+
+def _trials(
+    stored: StoredStudy, records: Sequence[TrialRecord], plans: Plans, on_front: frozenset[int]
+) -> tuple[TrialView, ...]:
+    held = {lease.number: lease for lease in stored.leases}
+    return tuple(
+        trial_view(
+            stored.study.definition,
+            record,
+            batch=text.batches(plans.of(record.parameters).batch_sizes),
+            on_front=record.number in on_front,
+            lease=held.get(record.number),
+        )
+        for record in records
+    )
+
+
+def _rows(trials: Iterable[TrialView]) -> dict[TimeAxis, dict[int, Row]]:
+    rows: dict[TimeAxis, dict[int, Row]] = {axis: {} for axis in TimeAxis}
+    for trial in trials:
+        if trial.values is not None:
+            accuracy, _, parameters = trial.values.as_tuple()
+            for axis, time in trial.positions.items():
+                rows[axis][trial.number] = (accuracy, time, parameters)
+    return rows
+
+
+def _marks(trials: Iterable[TrialView]) -> tuple[Mark, ...]:
+    """Each policy once, in the order of the learning-rate policies."""
+    found = {trial.mark for trial in trials}
+    tones = list(COLOURS.values())
+    return tuple(sorted(found, key=lambda mark: (tones.index(mark.tone), mark.adapts_batch)))

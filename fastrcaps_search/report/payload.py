@@ -1,0 +1,186 @@
+"""What the page's scripts read: trials, fronts and figures as JSON values."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastrcaps_search.definition.toml import study_toml
+from fastrcaps_search.report.drawings import axes
+from fastrcaps_search.report.drawings.base import drawing
+from fastrcaps_search.report.drawings.figures import figures, overlays
+from fastrcaps_search.report.facts.certainty import ranges
+from fastrcaps_search.report.facts.schedules import phases, stretches
+from fastrcaps_search.report.facts.time_axis import TimeAxis
+from fastrcaps_search.report.facts.trials import TrialView
+from fastrcaps_search.report.facts.view import ReportView
+from fastrcaps_search.report.marks import MUTED, dark_colours
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.summary import trial_row
+from fastrcaps_search.training.policy import TrainingPlan
+
+MOST_EPOCHS = 300_000
+"""Stored epochs up to which the page carries every learning curve."""
+UNITS = 50_000
+"""Parts of a packed fraction; the images of each split divide it, so accuracies are exact."""
+UNKNOWN = 65_535
+"""Packed number that stands for none."""
+MOST_TRACE = 4_000
+"""Characters of a failure's trace, its end, that the page carries."""
+
+
+def payload(view: ReportView) -> dict[str, Any]:
+    """All that the scripts need; the keys are theirs."""
+    plans = [view.plans.of(trial.record.parameters) for trial in view.trials]
+    schedules: dict[int, int] = {}
+    for plan in plans:
+        schedules.setdefault(id(plan), len(schedules))
+    distinct = {schedules[id(plan)]: plan for plan in plans}
+    carried = _carried(view)
+    return {
+        "study": _study(view),
+        "rows": [trial_row(trial.record) for trial in view.trials],
+        "more": [
+            _more(trial, schedules[id(plan)], curves=trial.number in carried)
+            for trial, plan in zip(view.trials, plans, strict=True)
+        ],
+        "schedules": [_schedule(distinct[place]) for place in range(len(distinct))],
+        "fronts": {axis.value: list(front.numbers) for axis, front in view.fronts.items()},
+        "axes": {axis.value: {"title": axis.words, "unit": axis.unit} for axis in TimeAxis},
+        "marks": [
+            {
+                "policy": mark.policy,
+                "light": mark.tone.light,
+                "dark": mark.tone.dark,
+                "outline": mark.outline,
+                "symbol": mark.symbol,
+            }
+            for mark in view.marks
+        ],
+        "figures": figures(view),
+        "overlays": overlays(view),
+        "card": _card_figure(),
+        "dark": dark_colours(),
+    }
+
+
+def _study(view: ReportView) -> dict[str, Any]:
+    definition = view.stored.study.definition
+    return {
+        "name": view.name,
+        "seed": view.stored.study.seed,
+        "epochs": definition.epochs,
+        "units": UNITS,
+        "unknown": UNKNOWN,
+        "storage": view.stored.storage,
+        "written": view.written_at.timestamp(),
+        "inProgress": view.in_progress,
+        "file": study_toml(definition, without=("name", "space", "configuration")),
+    }
+
+
+def _carried(view: ReportView) -> set[int]:
+    """Trials whose curves fit: those on the front first, then by number."""
+    left = MOST_EPOCHS
+    found = set()
+    for trial in sorted(view.trials, key=lambda trial: not trial.on_front):
+        left -= len(trial.record.epochs)
+        if left < 0:
+            break
+        found.add(trial.number)
+    return found
+
+
+def _more(trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
+    """What the row of ``trials --json`` does not say; parts that say nothing are left out."""
+    record = trial.record
+    found: dict[str, Any] = {
+        "policy": trial.mark.policy,
+        "rates": trial.rates,
+        "batch": trial.batch,
+        "schedule": schedule,
+        "note": trial.note,
+        "positions": {axis.value: value for axis, value in trial.positions.items()},
+        "ranges": ranges(record.runs),
+        "workers": sorted({epoch.worker for epoch in record.epochs}),
+        "sharing": sorted({epoch.sharing for epoch in record.epochs}),
+        "runs": [_run(trial, run, curves=curves) for run in record.runs],
+        "claims": len({epoch.token for epoch in record.epochs}),
+        "wall": None if record.finished_at is None else record.finished_at - record.created_at,
+    }
+    failure = record.failure
+    if failure is not None and "reason" in trial_row(record):
+        found["failure"] = {
+            "kind": failure.kind,
+            "trace": failure.trace[-MOST_TRACE:],
+            "log": failure.log_path,
+        }
+    return {key: value for key, value in found.items() if value not in ("", [], {}, None)}
+
+
+def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "seed": run.seed,
+        "device": run.setting.device_name,
+        "torch": run.setting.torch_version,
+        "precision": run.setting.precision,
+        "threads": run.setting.threads,
+        "bitEqual": run.bit_equal,
+        "best": run.best_epoch,
+        "accuracy": _known(run.accuracy),
+        "seconds": _known(run.training_seconds),
+    }
+    if curves:
+        epochs = [epoch.metrics for epoch in trial.record.epochs if epoch.run == run.run]
+        seconds = [epoch.training_seconds for epoch in epochs]
+        longest = max(filter(math.isfinite, seconds), default=0.0)
+        found["curve"] = _packed([epoch.accuracy for epoch in epochs], UNITS)
+        found["longest"] = longest
+        found["spent"] = _packed([spent / (longest or 1.0) for spent in seconds], UNITS)
+    return found
+
+
+def _known(value: float | None) -> float | None:
+    """The value, or none where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _packed(fractions: Sequence[float], units: int) -> str:
+    """Numbers of 16 bits in base64: a page of 100,000 epochs has no room for decimals."""
+    whole = np.array(fractions, dtype=float) * units
+    known = np.isfinite(whole)
+    packed = np.where(known, np.clip(np.rint(np.where(known, whole, 0)), 0, units), UNKNOWN)
+    return base64.b64encode(packed.astype("<u2").tobytes()).decode()
+
+
+def _schedule(plan: TrainingPlan) -> dict[str, Any]:
+    return {
+        "rates": [
+            [
+                str(part.curve),
+                part.start,
+                part.length,
+                part.count,
+                part.first,
+                part.last,
+                part.power,
+            ]
+            for part in stretches(plan)
+        ],
+        "sizes": phases(plan),
+        "samples": plan.samples,
+    }
+
+
+def _card_figure() -> dict[str, Any]:
+    """The style of the card's small figures; the page fills in their lines and titles."""
+    small = {"size": 11, "color": MUTED.light}
+    axis = axes.plain("", tickfont=small, nticks=5)
+    axis["title"] = {"text": "", "standoff": 4, "font": small}
+    margin = {"l": 44, "r": 8, "t": 6, "b": 34}
+    layout = drawing([], xaxis=axis, yaxis=axis, margin=margin, hovermode="x")["layout"]
+    return {"layout": layout, "muted": MUTED.light}

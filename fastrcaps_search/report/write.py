@@ -1,0 +1,111 @@
+"""Reports as files, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from fastrcaps_search.errors import DiskError, FastrcapsError
+from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
+from fastrcaps_search.report.formats import Format
+from fastrcaps_search.store.summary import trial_rows
+
+
+def write_report(
+    stored: StoredStudy,
+    *,
+    path: Path,
+    form: Format = Format.HTML,
+    written_at: datetime | None = None,
+) -> None:
+    """Write the report, or leave the file that is there as it is.
+
+    Args:
+        stored: The study with its trials and their epochs.
+        path: The file; its folder is made if need be.
+        form: What to write.
+        written_at: The date that it shows, now if left out.
+
+    Raises:
+        DiskError: The file cannot be written there.
+        FastrcapsError: An image that cannot be drawn.
+    """
+    now = (written_at or datetime.now(UTC)).astimezone(UTC)
+    _replace(path, _WRITERS[form](stored, form, now))
+
+
+def _page(stored: StoredStudy, form: Format, now: datetime) -> bytes:
+    from fastrcaps_search.report.page import page
+
+    return page(_view(stored, now)).encode()
+
+
+def _image(stored: StoredStudy, form: Format, now: datetime) -> bytes:
+    from fastrcaps_search.report.drawings.static import HEIGHT, WIDTH, static
+    from fastrcaps_search.report.library import image
+
+    drawing = static(_view(stored, now))
+    if drawing is None:
+        raise FastrcapsError(
+            f"--format {form} needs a complete trial to draw, got none; "
+            "wait for the first one, or write html"
+        )
+    return image(drawing, form=form, width=WIDTH, height=HEIGHT)
+
+
+def _csv(stored: StoredStudy, form: Format, now: datetime) -> bytes:
+    from fastrcaps_search.report.tables import csv_text
+
+    return csv_text(trial_rows(stored.trials)).encode()
+
+
+def _json(stored: StoredStudy, form: Format, now: datetime) -> bytes:
+    from fastrcaps_search.report.tables import json_text
+
+    return json_text(trial_rows(stored.trials)).encode()
+
+
+_WRITERS: dict[Format, Callable[[StoredStudy, Format, datetime], bytes]] = {
+    Format.HTML: _page,
+    Format.PNG: _image,
+    Format.SVG: _image,
+    Format.PDF: _image,
+    Format.CSV: _csv,
+    Format.JSON: _json,
+}
+
+
+def _view(stored: StoredStudy, now: datetime) -> ReportView:
+    return report_view(stored, written_at=now, version=_version())
+
+
+def _version() -> str:
+    try:
+        return metadata.version("fastrcaps-search")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside ``path``, then rename: a reader sees the old file or the new one, whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DiskError(
+            f"the report must be writable at {path}, got: {reason}; "
+            "free space there or name another path"
+        ) from error

@@ -1,0 +1,97 @@
+"""Intervals of accuracies against SciPy's, counts and ranges by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
+
+from fastrcaps_search.report.facts.certainty import MOST_ROWS, certainty, ranges, wilson
+from tests.report.views import view_of, with_runs
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Records
+
+
+def by_scipy(right: int, images: int) -> tuple[float, float]:
+    interval = binomtest(right, images).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+@given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_is_wilsons(counted: tuple[int, int]) -> None:
+    right, images = counted
+    assert wilson(right / images, images) == pytest.approx(by_scipy(right, images), abs=1e-12)
+
+
+@pytest.mark.parametrize(("right", "images"), [(0, 1), (1, 1), (0, 500), (500, 500)])
+def test_the_interval_stays_a_fraction(right: int, images: int) -> None:
+    low, high = wilson(right / images, images)
+    assert 0.0 <= low < high <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("fraction", "images"), [(1.01, 10), (-0.1, 10), (0.5, 0), (float("nan"), 5)]
+)
+def test_no_interval_of_what_is_no_fraction(fraction: float, images: int) -> None:
+    with pytest.raises(ValueError, match="needs a fraction of at least one image, got"):
+        wilson(fraction, images)
+
+
+def test_how_sure_a_front_is(records: Records) -> None:
+    found = view_of(records.study(), records.trials()).certainty
+    assert found is not None
+    assert (found.split, found.images) == ("validation split", 500)
+    assert [row.trial.number for row in found.rows] == records.front
+    assert [row.accuracy for row in found.rows] == [0.970, 0.962, 0.948, 0.944, 0.921]
+    expected = [by_scipy(right, 500) for right in (485, 481, 474, 472)]
+    for row, interval in zip(found.rows, expected, strict=False):
+        assert row.interval == pytest.approx(interval)
+    # Of 481, 474, 472 and 460.5 images of 500 only 481 may be 485: the next ends at 0.9643.
+    assert expected[1][1] > 0.970 > expected[2][1]
+    assert found.indistinct == 1
+    assert (found.largest_runs, found.fewest_runs) == (1, 1)
+
+
+def test_the_test_set_has_its_own_number_of_images(records: Records) -> None:
+    study = records.study(data_set="fashion-mnist", evaluate_on="test")
+    found = view_of(study, records.trials()).certainty
+    assert found is not None
+    assert (found.split, found.images) == ("test set", 10_000)
+    # 97.0 and 96.2 % are apart by four times the half-width on 10,000 images.
+    assert found.indistinct == 0
+
+
+def test_runs_are_counted_and_told(records: Records) -> None:
+    first, second = records.trials()[5], records.trials()[8]
+    first = with_runs(first, [(0.95, 90.0), (0.99, 98.0)])
+    found = view_of(records.study(runs_per_trial=2), [first, second]).certainty
+    assert found is not None
+    assert (found.largest_runs, found.fewest_runs) == (2, 1)
+    assert [row.runs for row in found.rows] == [(0.95, 0.99), (0.944,)]
+
+
+def test_nothing_is_sure_of_nothing(records: Records) -> None:
+    assert certainty(records.study().definition, []) is None
+    assert view_of(records.study(), [records.running(0)]).certainty is None
+
+
+def test_a_long_front_is_cut_but_counted_whole(records: Records) -> None:
+    trials = [records.complete(n, 0.9, 10.0, 5) for n in range(MOST_ROWS + 6)]
+    found = view_of(records.study(), trials).certainty
+    assert found is not None
+    assert len(found.rows) == MOST_ROWS
+    assert found.indistinct == MOST_ROWS + 5
+
+
+def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:
+    trial = with_runs(records.trials()[0], [(0.95, 90.0), (0.91, 98.0), (0.93, 95.0)])
+    assert ranges(trial.runs) == {"accuracy": (0.91, 0.95), "training_seconds": (90.0, 98.0)}
+    assert ranges(trial.runs[:1]) == {}
+    unfinished = replace(trial.runs[1], accuracy=None, training_seconds=None)
+    assert ranges([trial.runs[0], unfinished]) == {}
+    assert ranges([]) == {}

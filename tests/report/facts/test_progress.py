@@ -1,0 +1,122 @@
+"""How the front grew, by hand and by counting cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fastrcaps_search.report.facts.progress import progress
+from fastrcaps_search.store.summary import summarise
+from tests.report.views import FAILURE
+
+if TYPE_CHECKING:
+    from fastrcaps_search.store.records import TrialRecord
+    from tests.report.conftest import Records
+
+ROWS = [(0.9, 10.0, 100.0), (0.8, 5.0, 100.0)]
+
+
+def test_two_trials_by_hand(records: Records) -> None:
+    # The box: accuracy 0.9 to 0.79, seconds 5 to 10.5, parameters 100 to 110. The quick trial
+    # reaches 1/11 along accuracy and all of the seconds, the accurate one the reverse; together
+    # 1/11 + 1/11 - 1/121. The quick one finished first, then a failed one.
+    accurate, quick = (records.complete(n, *row) for n, row in enumerate(ROWS))
+    found = progress(
+        [
+            replace(accurate, finished_at=300.0),
+            replace(quick, finished_at=100.0),
+            replace(records.failed(2, FAILURE), finished_at=200.0),
+            records.running(3),
+        ]
+    )
+    assert found is not None
+    assert found.trials == (1, 2, 0)
+    assert found.finished == (1, 2, 3)
+    assert found.hypervolumes == pytest.approx((1 / 11, 1 / 11, 21 / 121))
+
+
+def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
+    # The best epoch of the first was its second; the failed one had done two epochs of 3 s.
+    first = records.complete(0, 0.9, 50.0, 100)
+    first = replace(first, runs=(replace(first.runs[0], best_epoch=2),), finished_at=10.0)
+    epochs = tuple(records.epoch_record(epoch, 0.1, 3.0) for epoch in (1, 2))
+    lost = replace(records.failed(1, FAILURE), epochs=epochs, finished_at=20.0)
+    last = replace(records.complete(2, 0.8, 5.0, 100), finished_at=30.0)
+    found = progress([last, lost, first])
+    assert found is not None
+    assert found.trials == (0, 1, 2)
+    assert found.spent_seconds == pytest.approx((50.0, 56.0, 61.0))
+
+
+def test_trials_of_one_end_come_by_number(records: Records) -> None:
+    trials = [replace(trial, finished_at=50.0) for trial in records.trials()]
+    found = progress(trials[::-1])
+    assert found is not None
+    assert found.trials == tuple(range(11))
+
+
+@pytest.mark.parametrize("step", [1, 3, 7])
+def test_every_value_equals_the_cells_that_the_trials_so_far_beat(
+    records: Records, step: int
+) -> None:
+    # Steps that 11 does not divide: other orders of the same eleven trials.
+    trials = [
+        replace(trial, finished_at=float(step * trial.number % 11)) for trial in records.trials()
+    ]
+    study = records.study()
+    found = progress(trials)
+    assert found is not None
+    in_order = sorted(trials, key=lambda trial: trial.finished_at or 0.0)
+    assert list(found.trials) == [trial.number for trial in in_order]
+    expected = [share_of_cells(in_order[:count], in_order) for count in range(1, 12)]
+    assert found.hypervolumes == pytest.approx(expected)
+    assert found.hypervolumes[-1] == pytest.approx(summarise(study, trials, ()).hypervolume)
+    assert list(found.hypervolumes) == sorted(found.hypervolumes)
+
+
+def share_of_cells(trials: Sequence[TrialRecord], everything: Sequence[TrialRecord]) -> float:
+    """Share of the box that ``trials`` dominate, cell by cell of the grid of all values."""
+    rows, all_rows = costs(trials), costs(everything)
+    best = [min(column) for column in zip(*all_rows, strict=True)]
+    worst = [max(column) for column in zip(*all_rows, strict=True)]
+    edge = [w + 0.1 * ((w - b) or abs(w)) for b, w in zip(best, worst, strict=True)]
+    cuts = [
+        sorted({row[column] for row in all_rows} | {edge[column]}) for column in range(len(edge))
+    ]
+    beaten = whole = 0.0
+    for cell in itertools.product(*(itertools.pairwise(cut) for cut in cuts)):
+        volume = 1.0
+        for low, high in cell:
+            volume *= high - low
+        whole += volume
+        corner = [low for low, _ in cell]
+        if any(all(x <= c for x, c in zip(row, corner, strict=True)) for row in rows):
+            beaten += volume
+    return beaten / whole
+
+
+def costs(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
+    return [
+        (-trial.values.accuracy, trial.values.training_seconds, trial.values.parameters)
+        for trial in trials
+        if trial.values is not None
+    ]
+
+
+def test_no_progress_before_the_first_complete_trial(records: Records) -> None:
+    assert progress([]) is None
+    assert progress([records.running(0)]) is None
+    assert progress([records.failed(0, FAILURE)]) is None
+    assert progress([records.complete(0, float("nan"), 1.0, 1)]) is None
+
+
+def test_a_value_that_is_not_finite_adds_nothing(records: Records) -> None:
+    odd = records.complete(0, float("nan"), 1.0, 1)
+    trials = [odd, *(records.complete(n, *row) for n, row in enumerate(ROWS, start=1))]
+    found = progress(trials)
+    assert found is not None
+    assert found.hypervolumes == pytest.approx((0.0, 1 / 11, 21 / 121))

@@ -1,0 +1,150 @@
+"""Schedules told in short are the schedules that are trained."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from math import cos, pi
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fastrcaps_search.definition.choices import LrPolicy
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.report.facts.schedules import Plans, Stretch, phases, stretches
+from fastrcaps_search.report.marks import COLOURS, TEXT
+from tests.report.views import view_of
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Records
+
+
+def expanded(told: Sequence[Stretch], progress: float) -> float:
+    """The rate at a progress in epochs, written out once more."""
+    part = [stretch for stretch in told if stretch.start <= progress][-1]
+    turn = min(int((progress - part.start) / part.length), part.count - 1)
+    into = progress - part.start - turn * part.length
+    share = into / part.length
+    fall = part.first - part.last
+    return {
+        "constant": lambda: part.first,
+        "exponential": lambda: part.first * 0.96 ** (into / part.power),
+        "linear": lambda: part.first - fall * share,
+        "cosine": lambda: part.last + fall * (1 + cos(pi * share)) / 2,
+        "polynomial": lambda: part.last + fall * (1 - share) ** part.power,
+    }[str(part.curve)]()
+
+
+def parameters_of(policy: LrPolicy) -> TrialParameters:
+    if policy is LrPolicy.WARM_ADABATCH:
+        return TrialParameters(lr_policy=policy, adabatch_exponent=4)
+    return TrialParameters.from_dict(
+        {"lr_policy": str(policy), "batch_policy": "adabatch", "adabatch_exponent": 3}
+    )
+
+
+@pytest.mark.parametrize("epochs", [5, 100])
+@pytest.mark.parametrize("policy", LrPolicy)
+def test_stretches_expand_to_the_rates_of_training(
+    records: Records, policy: LrPolicy, epochs: int
+) -> None:
+    study = records.study(epochs=epochs, train_images=3_777, polynomial_power=1.7)
+    plan = Plans(study.definition).of(parameters_of(policy))
+    told = stretches(plan)
+    total = epochs * 3_777
+    every = random.Random(1)
+    # Beginnings and ends of epochs, both sides of each.
+    seen = {place * 3_777 + beside for place in range(epochs) for beside in (0, 1, 3_776)}
+    seen |= {every.randrange(total) for _ in range(500)}
+    for samples in sorted(seen):
+        assert expanded(told, samples / 3_777) == pytest.approx(plan.rates(samples), rel=1e-9)
+    ends = [part.start + part.count * part.length for part in told]
+    assert ends[-1] == pytest.approx(epochs)
+    assert [part.start for part in told] == pytest.approx([0.0, *ends[:-1]])
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns"),
+    [
+        ("fixed", [1]),
+        ("exponential_decay", [1]),
+        ("one_cycle", [1, 1, 1]),
+        ("warm_restarts", [100]),
+        ("polynomial_restarts", [100]),
+        ("warm_adabatch", [1, 1]),
+    ],
+)
+def test_repeated_cycles_are_told_once(records: Records, policy: str, turns: list[int]) -> None:
+    plan = Plans(records.study(epochs=100).definition).of(parameters_of(LrPolicy(policy)))
+    assert [part.count for part in stretches(plan)] == turns
+
+
+@pytest.mark.parametrize(
+    ("epochs", "exponent", "expected"),
+    [
+        (5, 4, ((1, 1), (16, 1), (32, 1), (64, 2))),
+        (2, 3, ((1, 1), (8, 1))),
+        (100, 3, ((1, 1), (8, 1), (16, 1), (32, 97))),
+    ],
+)
+def test_phases_by_hand(
+    records: Records, epochs: int, exponent: int, expected: tuple[tuple[int, int], ...]
+) -> None:
+    plans = Plans(records.study(epochs=epochs).definition)
+    plan = plans.of(records.parameters_of("fixed", "adabatch", exponent))
+    assert phases(plan) == expected
+    assert [size for size, times in expected for _ in range(times)] == list(plan.batch_sizes)
+    assert phases(plans.of(records.parameters_of())) == ((16, epochs),)
+
+
+def test_trials_of_one_schedule_share_a_plan(records: Records) -> None:
+    plans = Plans(records.study().definition)
+    first = plans.of(records.parameters_of("one_cycle"))
+    assert plans.of(records.parameters_of("one_cycle", decoder="reduced", sharing=True)) is first
+    assert plans.of(records.parameters_of("fixed")) is not first
+    assert plans.of(replace(records.parameters_of("one_cycle"), lr_max=5e-3)) is not first
+
+
+def test_trials_with_one_schedule_share_a_line(records: Records) -> None:
+    view = view_of(records.study(), records.trials())
+    rates = {line.mark.policy: line for line in view.rates}
+    assert {policy: line.trials for policy, line in rates.items()} == {
+        "warm_adabatch": (5, 2),
+        "warm_restarts+adabatch": (9, 7),
+        "one_cycle": (8,),
+    }
+    # Equation 1 at its corners: up to 45 % of five epochs, down to 90 %, on to lr_min / 10.
+    line = rates["one_cycle"]
+    corners = dict(zip(line.epochs, line.rates, strict=True))
+    assert corners == pytest.approx({0.0: 1e-4, 2.25: 1e-3, 4.5: 1e-4, 5.0: 1e-5})
+    # Restarts show both sides of the jump.
+    line = rates["warm_restarts+adabatch"]
+    at_one = [rate for epoch, rate in zip(line.epochs, line.rates, strict=True) if epoch == 1.0]
+    assert at_one == pytest.approx([1e-4, 1e-3])
+    assert {line.sizes: line.trials for line in view.batches} == {
+        (1, 8, 8, 8, 8): (5,),
+        (1, 16, 16, 16, 16): (2,),
+        (1, 32, 64, 128, 128): (9,),
+        (16, 16, 16, 16, 16): (8, 7),
+    }
+    # 7 and 8 share a batch size and have two policies.
+    tones = {line.trials: line.tone for line in view.batches}
+    assert tones[(8, 7)] is TEXT
+    assert tones[(5,)] is COLOURS[LrPolicy.WARM_ADABATCH]
+
+
+def test_a_long_study_keeps_its_lines_short(records: Records) -> None:
+    choice = records.parameters_of("warm_restarts")
+    view = view_of(records.study(epochs=3_000), [records.complete(0, 0.9, 9.0, 9.0, choice=choice)])
+    (line,) = view.rates
+    # Each cycle needs its two ends.
+    assert len(line.epochs) == 6_000
+    assert line.epochs[-1] == pytest.approx(3_000)
+
+
+def test_learning_rates_of_a_trial_are_told(records: Records) -> None:
+    parameters = replace(records.parameters_of("one_cycle"), lr_min=2e-5, lr_max=3e-3)
+    view = view_of(records.study(), [records.complete(0, 0.9, 9.0, 9, choice=parameters)])
+    assert view.trials[0].rates == "learning rate from 2e-05 up to 0.003"
+    assert max(view.rates[0].rates) == pytest.approx(3e-3)

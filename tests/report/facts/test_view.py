@@ -1,0 +1,169 @@
+"""The facts of a report, before anything is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fastrcaps_search.report.facts.time_axis import TimeAxis
+from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from tests.report.views import FAILURE, WRITTEN_AT, view_of
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Records
+
+
+def test_trials_come_by_number_and_the_front_by_accuracy(records: Records) -> None:
+    view = view_of(records.study(), records.trials()[::-1])
+    assert [trial.number for trial in view.trials] == list(range(11))
+    assert [trial.number for trial in view.front] == [5, 2, 9, 8, 7]
+    assert [trial.number for trial in view.trials if trial.on_front] == [2, 5, 7, 8, 9]
+    assert view.name == "mnist-mini"
+    assert view.subtitle == "capsnet-narrow on mnist-mini"
+
+
+def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
+    tiles = view_of(records.study(), [*records.trials(), records.running(11)]).tiles
+    assert [(tile.label, tile.value, tile.note) for tile in tiles[:4]] == [
+        ("trials finished", "11 of 12", "11 complete, 1 running"),
+        ("highest accuracy", "97.00\u00a0%", "trial 5"),
+        ("shortest training", "62.3\u00a0s", "trial 7"),
+        ("fewest parameters", "1,483,312", "trials 8, 9"),
+    ]
+    assert (tiles[4].label, tiles[4].note) == ("hypervolume", "5 trials on the front")
+
+
+def test_facts_state_the_protocol(records: Records) -> None:
+    facts = {fact.label: fact.value for fact in view_of(records.study(), records.trials()).facts}
+    assert facts["Accuracy"] == "highest over the epochs on the validation split (500 images)"
+    assert facts["Training"] == (
+        "5 epochs of 4,000 images, shifted by up to 2 pixels; 1 run per trial; fp32"
+    )
+    assert facts["Batch sizes"] == "16 where constant; AdaBatch growing after epochs 1, 2, 3"
+    assert facts["Versions"] == "fastrcaps-search 0.1.0, torch 2.14.1"
+    # Eight types of primary capsules at 6 x 6 places, ten classes.
+    assert facts["Paper's count"] == "learned parameters plus 2,880 coupling coefficients"
+    # The worst value of each objective, 10 % of its span further: accuracy 0.921 - 0.0049,
+    # seconds 171 + 10.87, parameters 1,915,440 + 43,212.8.
+    assert "(91.61\u00a0%, 181.9\u00a0s, 1,958,653 parameters)" in facts["Hypervolume"]
+
+
+def test_a_test_set_protocol_says_so(records: Records) -> None:
+    study = records.study(data_set="mnist", evaluate_on="test", runs_per_trial=5)
+    facts = {fact.label: fact.value for fact in view_of(study, []).facts}
+    assert facts["Accuracy"] == (
+        "highest over the epochs on the test set (10,000 images), mean over 5 runs"
+    )
+    assert "60,000 images" in facts["Training"]
+    assert "Devices" not in facts
+
+
+def test_lenet5_has_no_coupling_coefficients(records: Records) -> None:
+    facts = view_of(records.study(network="lenet5"), []).facts
+    assert "Paper's count" not in {fact.label for fact in facts}
+
+
+def test_a_running_trial_says_how_far_it_is(records: Records) -> None:
+    study = records.study(runs_per_trial=2)
+    second = replace(records.epoch_record(1, 0.8, 9.0), run=1)
+    trial = records.running(0)
+    trial = replace(trial, epochs=(*trial.epochs, second))
+    (shown,) = view_of(study, [trial]).trials
+    assert shown.note == "run 2 of 2, 1 of 5 epochs done, waiting for a worker"
+    (shown,) = view_of(records.study(), [records.running(0)], [records.lease(0)]).trials
+    assert shown.note == "2 of 5 epochs done, held by desk (cpu)"
+
+
+def test_a_trial_that_has_stored_nothing_says_so(records: Records) -> None:
+    trial = records.running(0, epochs=0, runs=())
+    (shown,) = view_of(records.study(), [trial]).trials
+    assert shown.note == "0 of 5 epochs done, waiting for a worker"
+
+
+def test_the_legend_keeps_the_order_of_the_policies(records: Records) -> None:
+    marks = view_of(records.study(), records.trials()).marks
+    assert [mark.policy for mark in marks] == [
+        "fixed",
+        "fixed+adabatch",
+        "exponential_decay",
+        "exponential_decay+adabatch",
+        "one_cycle",
+        "warm_restarts",
+        "warm_restarts+adabatch",
+        "warm_adabatch",
+    ]
+
+
+def test_a_trial_in_words(records: Records) -> None:
+    nine = view_of(records.study(), records.trials()).trials[9]
+    assert (nine.exponent, nine.batch) == ("5", "1 → 32 → 64 → 128")
+    assert (nine.decoder, nine.sharing, nine.rates, nine.note) == ("reduced", "yes", "", "")
+    assert nine.test_accuracy == pytest.approx(0.944)
+    assert nine.values is not None
+    assert nine.values.as_tuple() == (0.948, 104.4, 1_483_312.0)
+    zero = view_of(records.study(), records.trials()).trials[0]
+    assert (zero.exponent, zero.batch, zero.sharing) == ("–", "16", "no")
+
+
+def test_one_trial_is_the_whole_front(records: Records) -> None:
+    view = view_of(records.study(), records.trials()[:1])
+    assert [trial.number for trial in view.front] == [0]
+    # Where best and worst are one, the reference lies off by a tenth of the value.
+    assert view.fronts[TimeAxis.SECONDS].attained == (
+        ((96.1, 0.938),),
+        ((1_915_440.0, 0.938),),
+        ((96.1, 1_915_440.0),),
+    )
+    assert view.tiles[4].value == "1.000"
+    assert view.importance is None
+    assert view.effects == ()
+
+
+def test_a_study_without_trials_is_all_to_come(records: Records) -> None:
+    view = view_of(records.study(), [])
+    assert view.in_progress
+    assert [(tile.value, tile.note) for tile in view.tiles] == [("0 of 12", "none started yet")]
+    assert (view.trials, view.front, view.fronts, view.complete) == ((), (), {}, ())
+    assert (view.curves, view.certainty, view.progress) == (None, None, None)
+    assert (view.rates, view.batches, view.spans, view.marks) == ((), (), (), ())
+
+
+def test_failures_are_listed_with_their_reasons(records: Records) -> None:
+    trials = [records.failed(0, FAILURE), records.failed(1, replace(FAILURE, message=""))]
+    view = view_of(records.study(), trials)
+    assert [trial.note for trial in view.trials] == ["diverged at epoch 2", "DivergedError"]
+    assert view.fronts == {}
+    assert [tile.value for tile in view.tiles] == ["2 of 12"]
+    assert view.tiles[0].note == "2 failed"
+
+
+def test_values_that_are_not_finite_are_on_no_front(records: Records) -> None:
+    odd = records.complete(1, 0.99, float("inf"), 1)
+    view = view_of(records.study(), [records.trials()[0], odd])
+    assert view.trials[1].values is None
+    assert view.trials[1].positions == {}
+    assert [trial.number for trial in view.complete] == [0]
+    assert {number for front in view.fronts.values() for number in front.rows} == {0}
+
+
+@pytest.mark.parametrize(
+    ("finished", "budget", "possible", "expected"),
+    [(11, 12, None, True), (11, 11, None, False), (11, 12, 11, False), (3, 12, 11, True)],
+)
+def test_a_study_is_in_progress_until_nothing_is_left(
+    records: Records, finished: int, budget: int, possible: int | None, expected: bool
+) -> None:
+    stored = StoredStudy(
+        records.study(budget=budget), records.trials()[:finished], possible=possible
+    )
+    assert report_view(stored, written_at=WRITTEN_AT, version="1").in_progress is expected
+
+
+def test_mixed_devices_are_warned_of(records: Records) -> None:
+    first, second = records.trials()[:2]
+    other = replace(records.setting, device_name="Another CPU")
+    second = replace(second, runs=(replace(second.runs[0], setting=other),))
+    (warning,) = view_of(records.study(), [first, second]).warnings
+    assert "devices (Another CPU, Test CPU @ 2 GHz)" in warning

@@ -1,0 +1,305 @@
+"""What the page's scripts read, taken apart by other means."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import struct
+import tomllib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go  # type: ignore[import-untyped]  # it ships no types
+import pytest
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.metrics import EpochMetrics
+from fastrcaps_search.report import payload as module
+from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from fastrcaps_search.report.page import page
+from fastrcaps_search.report.payload import MOST_TRACE, UNITS, UNKNOWN, payload
+from fastrcaps_search.store.records import EpochRecord, Values
+from fastrcaps_search.store.summary import trial_rows
+from tests.report.views import FAILURE, HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of, with_runs
+
+if TYPE_CHECKING:
+    from fastrcaps_search.store.records import TrialRecord
+    from tests.report.conftest import Records
+
+
+def unpacked(words: str) -> list[float | None]:
+    """Little-endian numbers of 16 bits, in parts of 50,000; the largest stands for none."""
+    found = struct.unpack(f"<{len(base64.b64decode(words)) // 2}H", base64.b64decode(words))
+    return [None if number == 65_535 else number / 50_000 for number in found]
+
+
+def with_epochs(
+    records: Records, trial: TrialRecord, rows: list[tuple[float, float]]
+) -> TrialRecord:
+    """The trial with epochs of these accuracies and seconds."""
+    epochs = tuple(records.epoch_record(n, *row) for n, row in enumerate(rows, start=1))
+    return replace(trial, epochs=epochs)
+
+
+def test_the_page_knows_how_numbers_are_packed(records: Records) -> None:
+    found = payload(view_of(records.study(), []))
+    assert (found["study"]["units"], found["study"]["unknown"]) == (UNITS, UNKNOWN)
+    assert (UNITS, UNKNOWN) == (50_000, 65_535)
+
+
+@pytest.mark.parametrize("images", [500, 5_000, 10_000])
+def test_packed_curves_are_exact(records: Records, images: int) -> None:
+    accuracies = [right / images for right in range(images + 1)]
+    trial = with_epochs(records, records.running(0), [(a, 2.0) for a in accuracies])
+    (run,) = payload(view_of(records.study(epochs=10_000), [trial]))["more"][0]["runs"]
+    assert unpacked(run["curve"]) == accuracies
+
+
+def test_what_is_not_finite_is_none(records: Records) -> None:
+    nan, inf = float("nan"), float("inf")
+    rows = [(0.25, 3.0), (nan, 6.0), (inf, 1.5), (-inf, 0.0)]
+    trial = with_epochs(records, records.running(0), rows)
+    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    assert unpacked(run["curve"]) == [0.25, None, None, None]
+    assert run["longest"] == 6.0
+    spent = [share * run["longest"] for share in unpacked(run["spent"]) if share is not None]
+    assert spent == pytest.approx([3.0, 6.0, 1.5, 0.0])
+
+
+def test_seconds_of_each_epoch_are_near(records: Records) -> None:
+    rows = [(0.5, 0.013 * 1.37**n) for n in range(30)]
+    trial = with_epochs(records, records.running(0), rows)
+    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    spent = [(share or 0.0) * run["longest"] for share in unpacked(run["spent"])]
+    assert run["longest"] == max(seconds for _, seconds in rows)
+    # Half a part of the longest.
+    assert spent == pytest.approx([seconds for _, seconds in rows], abs=run["longest"] / 99_999)
+
+
+def test_each_run_has_its_own_curve(records: Records) -> None:
+    trial = with_runs(records.trials()[5], [(0.95, 90.0), (0.99, 98.0)])
+    second = [
+        replace(e, metrics=replace(e.metrics, accuracy=0.5)) if e.run else e for e in trial.epochs
+    ]
+    runs = payload(view_of(records.study(), [replace(trial, epochs=tuple(second))]))["more"][0][
+        "runs"
+    ]
+    assert [run["seed"] for run in runs] == [7, 8]
+    assert [run["seconds"] for run in runs] == [90.0, 98.0]
+    # 0.97 less 0.6 * 0.3^n, but for the last.
+    climbing = [0.97 - 0.6 * 0.3**n for n in range(1, 5)] + [0.97]
+    assert unpacked(runs[0]["curve"]) == pytest.approx(climbing, abs=1e-5)
+    assert unpacked(runs[1]["curve"]) == [0.5] * 5
+
+
+def test_a_run_without_epochs_has_an_empty_curve(records: Records) -> None:
+    trial = records.running(0, epochs=0)
+    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    assert (run["curve"], run["spent"], run["longest"]) == ("", "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("most", "carried"),
+    [
+        (55, set(range(11))),
+        # Those on the front first, then by number.
+        (54, set(range(10))),
+        (35, {5, 2, 9, 8, 7, 0, 1}),
+        (25, {5, 2, 9, 8, 7}),
+        (24, {2, 5, 7, 8}),
+        (0, set()),
+    ],
+)
+def test_curves_that_do_not_fit_are_left_out(
+    records: Records, monkeypatch: pytest.MonkeyPatch, most: int, carried: set[int]
+) -> None:
+    monkeypatch.setattr(module, "MOST_EPOCHS", most)
+    more = payload(view_of(records.study(), records.trials()))["more"]
+    found = {n for n, trial in enumerate(more) if any("curve" in run for run in trial["runs"])}
+    assert found == carried
+    # What is said of a run is said all the same.
+    assert all(run["seconds"] for trial in more for run in trial["runs"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_study_is_plain_json(records: Records, kind: str) -> None:
+    stored = stored_of(kind, records)
+    found = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    text = json.dumps(found, allow_nan=False)
+    assert json.loads(text)["rows"] == trial_rows(stored.trials)
+    assert len(found["more"]) == len(found["rows"]) == len(stored.trials)
+    go.Figure({"data": [], "layout": found["card"]["layout"]})
+
+
+def test_numbers_that_are_not_finite_do_not_reach_the_page(records: Records) -> None:
+    nan, inf = float("nan"), float("inf")
+    plain = records.trials()[:3]
+    odd = []
+    for number, (accuracy, seconds) in enumerate(itertools.product((nan, inf, 0.9), repeat=2)):
+        trial = records.complete(number + 3, 0.9, 50.0, 9.0)
+        run = replace(trial.runs[0], accuracy=accuracy, training_seconds=seconds)
+        trial = replace(
+            trial, values=Values(accuracy, seconds, nan), test_accuracy=nan, runs=(run, run)
+        )
+        odd.append(with_epochs(records, trial, [(accuracy, seconds)] * 5))
+        valued = records.complete(number + 20, 0.9, 50.0, 9.0, runs=(run, run))
+        odd.append(with_epochs(records, valued, [(accuracy, seconds)] * 5))
+    view = view_of(records.study(runs_per_trial=2), [*plain, *odd])
+    json.dumps(payload(view), allow_nan=False)
+    assert "</html>" in page(view)
+
+
+def test_what_the_page_knows_of_a_trial(records: Records) -> None:
+    trial = replace(
+        records.trials()[5],
+        epochs=tuple(
+            replace(epoch, token=1 + (epoch.metrics.epoch > 2), worker=f"w{epoch.metrics.epoch}")
+            for epoch in records.trials()[5].epochs
+        ),
+    )
+    found = payload(view_of(records.study(), [trial]))
+    more = found["more"][0]
+    assert more["policy"] == "warm_adabatch"
+    assert more["batch"] == "1 → 8"
+    assert more["workers"] == ["w1", "w2", "w3", "w4", "w5"]
+    assert (more["sharing"], more["claims"], more["wall"]) == ([1], 2, 104.0)
+    assert more["positions"] == pytest.approx(
+        {"seconds": 94.0, "epochs": 5.0, "samples": 20_000, "steps": 1_250, "paper": 94.0}
+    )
+    (run,) = more["runs"]
+    assert (run["best"], run["bitEqual"], run["threads"]) == (5, True, 1)
+    assert (run["device"], run["torch"], run["precision"]) == (
+        "Test CPU @ 2 GHz",
+        "2.14.1",
+        "fp32",
+    )
+    # Nothing is said of what there is nothing to say of.
+    assert not {"rates", "note", "ranges", "failure"} & set(more)
+
+
+def test_a_failure_keeps_the_end_of_its_trace(records: Records) -> None:
+    failure = replace(FAILURE, trace="x" * 9_000 + "the end")
+    more = payload(view_of(records.study(), [records.failed(0, failure)]))["more"][0]
+    assert more["failure"]["kind"] == "DivergedError"
+    assert more["failure"]["log"] == "a.log"
+    assert len(more["failure"]["trace"]) == MOST_TRACE
+    assert more["failure"]["trace"].endswith("xxthe end")
+
+
+def test_ranges_are_told_where_there_are_several_runs(records: Records) -> None:
+    trial = with_runs(records.trials()[5], [(0.95, 90.0), (0.99, 98.0)])
+    more = payload(view_of(records.study(), [trial]))["more"][0]
+    assert more["ranges"] == {"accuracy": (0.95, 0.99), "training_seconds": (90.0, 98.0)}
+
+
+def test_trials_of_one_schedule_share_it(records: Records) -> None:
+    found = payload(view_of(records.study(), records.trials()))
+    places = [trial["schedule"] for trial in found["more"]]
+    # fixed, one-cycle, warm AdaBatch of P = 4, decay with AdaBatch, warm AdaBatch of P = 3,
+    # fixed with AdaBatch, restarts, restarts with AdaBatch, decay.
+    assert places == [0, 1, 2, 3, 0, 4, 5, 6, 1, 7, 8]
+    assert len(found["schedules"]) == 9
+    assert found["schedules"][6] == {
+        "rates": [["cosine", 0.0, 1.0, 5, 1e-3, 1e-4, 0.0]],
+        "sizes": ((16, 5),),
+        "samples": 4_000,
+    }
+
+
+def test_fronts_marks_and_axes(records: Records) -> None:
+    found = payload(view_of(records.study(), records.trials()))
+    assert found["fronts"]["seconds"] == records.front
+    assert set(found["fronts"]) == {"seconds", "epochs", "samples", "steps", "paper"}
+    assert found["axes"]["paper"] == {"title": "epochs × mean seconds per epoch (s)", "unit": "s"}
+    assert [mark["policy"] for mark in found["marks"]][:2] == ["fixed", "fixed+adabatch"]
+    assert found["marks"][0] == {
+        "policy": "fixed",
+        "light": "#000000",
+        "dark": "#ffffff",
+        "outline": "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12z",
+        "symbol": "circle",
+    }
+
+
+def test_the_study_says_where_it_lies_and_how_it_is_repeated(records: Records) -> None:
+    stored = StoredStudy(records.study(), records.trials(), storage="postgresql://db/x")
+    found = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))["study"]
+    assert found["storage"] == "postgresql://db/x"
+    assert (found["name"], found["seed"], found["epochs"]) == ("mnist-mini", 7, 5)
+    assert found["written"] == WRITTEN_AT.timestamp()
+    assert found["inProgress"] is True
+    # The protocol alone: the page adds a name and the configuration of a trial.
+    values = tomllib.loads(found["file"])
+    assert not {"name", "space", "configuration"} & set(values)
+    again = StudyDefinition.from_dict({**values, "name": "mnist-mini"})
+    assert again == records.study().definition
+
+
+def test_texts_from_outside_come_whole(records: Records) -> None:
+    trial = records.failed(0, replace(FAILURE, message=HOSTILE, trace=HOSTILE))
+    found = payload(view_of(records.study(), [trial]))
+    assert found["more"][0]["note"] == found["rows"][0]["reason"] == HOSTILE
+
+
+def large(records: Records, *, trials: int, epochs: int) -> list[TrialRecord]:
+    """Trials whose numbers have all their digits."""
+    choices = [trial.parameters for trial in records.trials()]
+    found = []
+    for number in range(trials):
+        stored = tuple(
+            EpochRecord(
+                0,
+                1,
+                "worker-1",
+                EpochMetrics(
+                    epoch=epoch,
+                    batch_size=16,
+                    lr_start=1e-3,
+                    lr_end=1e-3,
+                    loss=0.1,
+                    classification_loss=0.08,
+                    reconstruction_loss=0.02,
+                    training_accuracy=0.9,
+                    accuracy=1 - 0.5 / (epoch + number % 13),
+                    training_seconds=1 / 3 + 1e-3 * ((epoch * 7 + number) % 11),
+                    evaluation_seconds=0.5,
+                    steps=250,
+                    samples=4_000,
+                ),
+                records.setting,
+                1,
+            )
+            for epoch in range(1, epochs + 1)
+        )
+        values = (
+            0.9 + 0.09 * ((number * 37) % trials) / trials,
+            40.0 + ((number * 53) % 997) / 7,
+            1_000_000 + 1_000 * ((number * 29) % 17),
+        )
+        choice = choices[number % len(choices)]
+        found.append(records.complete(number, *values, choice=choice, epochs=stored))
+    return found
+
+
+@pytest.mark.slow
+def test_a_page_of_a_thousand_trials_of_a_hundred_epochs_is_small(records: Records) -> None:
+    trials = large(records, trials=1_000, epochs=100)
+    study = records.study(budget=1_000, epochs=100)
+    view = report_view(StoredStudy(study, trials), written_at=WRITTEN_AT, version="1")
+    assert len(page(view).encode()) < 8_000_000
+    more = payload(view)["more"]
+    assert all(len(base64.b64decode(trial["runs"][0]["curve"])) == 200 for trial in more)
+
+
+def keys_of(value: Any) -> set[str]:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return {str(key) for key in value}.union(*map(keys_of, value.values()))
+    return set().union(*map(keys_of, value)) if isinstance(value, list | tuple) else set()
+
+
+def test_nothing_in_it_names_a_machine_id(records: Records) -> None:
+    found = json.dumps(payload(report_view(stored_of("full", records), written_at=WRITTEN_AT,
+                                           version="1")))
+    assert "desk/1f" not in found
+    assert "boot" not in keys_of(json.loads(found))

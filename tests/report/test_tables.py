@@ -1,0 +1,145 @@
+"""All trials as CSV and JSON, read back by other readers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from fastrcaps_search.report.tables import csv_text, json_text
+from fastrcaps_search.store.summary import trial_rows
+from tests.report.views import FAILURE, HOSTILE, many, stored_of
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Records
+
+ODD = ['say "no"', "a,b;c\td", "two\nlines\r\nand more", HOSTILE, "=1+1", " spaces ", "é – 漢"]
+
+
+@pytest.fixture(scope="session")
+def rows(records: Records) -> list[dict[str, Any]]:
+    """Eleven complete trials, one failed, one running."""
+    return trial_rows(stored_of("full", records).trials)
+
+
+def test_columns_come_in_the_documented_order(rows: list[dict[str, Any]]) -> None:
+    header = csv_text(rows).split("\n")[0]
+    assert header.split(",") == [
+        "trial",
+        "state",
+        "params.lr_policy",
+        "params.batch_policy",
+        "params.adabatch_exponent",
+        "params.decoder",
+        "params.weight_sharing",
+        "values.accuracy",
+        "values.training_seconds",
+        "values.parameters",
+        "runs",
+        "device",
+        "test_accuracy",
+        "reason",
+    ]
+
+
+def test_csv_reads_back_as_the_rows(rows: list[dict[str, Any]]) -> None:
+    found = list(csv.DictReader(io.StringIO(csv_text(rows))))
+    assert len(found) == 13
+    assert found[9] == {
+        "trial": "9",
+        "state": "complete",
+        "params.lr_policy": "warm_restarts",
+        "params.batch_policy": "adabatch",
+        "params.adabatch_exponent": "5",
+        "params.decoder": "reduced",
+        "params.weight_sharing": "true",
+        "values.accuracy": "0.948",
+        "values.training_seconds": "104.4",
+        "values.parameters": "1483312",
+        "runs": "1",
+        "device": "Test CPU @ 2 GHz",
+        "test_accuracy": "0.944",
+        "reason": "",
+    }
+    assert found[2]["params.batch_policy"] == ""
+    assert (found[11]["state"], found[11]["reason"]) == ("failed", "diverged at epoch 2")
+    assert (found[12]["state"], found[12]["values.accuracy"]) == ("running", "")
+
+
+def test_pandas_reads_the_same(records: Records) -> None:
+    rows = trial_rows(many(records, 40))
+    table = pd.read_csv(io.StringIO(csv_text(rows)))
+    assert len(table) == 40
+    assert table["trial"].tolist() == list(range(40))
+    for name in ("accuracy", "training_seconds", "parameters"):
+        assert table[f"values.{name}"].tolist() == [row["values"][name] for row in rows]
+    assert table["params.weight_sharing"].dtype == bool
+    shared = [row["params"]["weight_sharing"] for row in rows]
+    assert table["params.weight_sharing"].tolist() == shared
+
+
+def test_hostile_texts_survive(records: Records) -> None:
+    trials = [
+        replace(
+            records.failed(number, replace(FAILURE, message=words)),
+            runs=(
+                replace(
+                    records.trials()[0].runs[0],
+                    setting=replace(records.setting, device_name=words),
+                ),
+            ),
+        )
+        for number, words in enumerate(ODD)
+    ]
+    text = csv_text(trial_rows(trials))
+    for found in (
+        list(csv.DictReader(io.StringIO(text, newline=""))),
+        pd.read_csv(io.StringIO(text, newline=""), keep_default_na=False).to_dict("records"),
+    ):
+        assert [row["reason"] for row in found] == ODD
+        assert [row["device"] for row in found] == ODD
+
+
+def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> None:
+    rates = csv_text(trial_rows(stored_of("rates", records).trials)).split("\n")[0].split(",")
+    assert [name for name in rates if name.startswith("params.")] == [
+        "params.lr_policy",
+        "params.batch_policy",
+        "params.decoder",
+        "params.weight_sharing",
+        "params.lr_max",
+        "params.lr_min",
+        "params.batch_size",
+    ]
+    lenet5 = csv_text(trial_rows(stored_of("lenet5", records).trials)).split("\n")[0].split(",")
+    assert "params.decoder" not in lenet5
+
+
+def test_no_trial_is_a_header_alone() -> None:
+    assert csv_text([]) == (
+        "trial,state,values.accuracy,values.training_seconds,values.parameters,"
+        "runs,device,test_accuracy,reason\n"
+    )
+    assert json.loads(json_text([])) == []
+
+
+def test_json_is_the_rows(rows: list[dict[str, Any]]) -> None:
+    text = json_text(rows)
+    assert json.loads(text) == rows
+    assert text.endswith("]\n")
+
+
+def test_json_keeps_texts_readable_and_numbers_finite(records: Records) -> None:
+    odd = records.complete(0, float("nan"), float("inf"), 5)
+    lost = records.failed(1, replace(FAILURE, message="é\u2028"))
+    text = json_text(trial_rows([odd, lost]))
+    assert "é" in text
+    found = json.loads(text)
+    assert found[0]["values"] == {"accuracy": None, "training_seconds": None, "parameters": 5}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_text([{"values": float("nan")}])
