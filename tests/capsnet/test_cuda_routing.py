@@ -7,6 +7,8 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,33 +89,56 @@ print(spilled(kernels.finish_slopes, 4, CHUNKS=512))
 """
 
 
-def printed(script: str, argument: str, **environment: str) -> list[float]:
-    done = subprocess.run(
+# Batch, types, sharing, gradient.
+CASES = [
+    (1, 2, True, "full"),
+    (3, 1, False, "full"),
+    (9, 1, True, "last"),  # two tiles of samples, the second nearly empty
+]
+
+
+def start(script: str, argument: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-c", script, argument],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return [float(line) for line in done.stdout.split()]
+
+
+def numbers(process: subprocess.Popen[str]) -> list[float]:
+    """What a process prints before its good end."""
+    said, complaints = process.communicate()
+    assert process.returncode == 0, complaints
+    return [float(line) for line in said.split()]
+
+
+def printed(script: str, argument: str, **environment: str) -> list[float]:
+    return numbers(start(script, argument, **environment))
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[list[subprocess.Popen[str]]]:
+    """A process for each case, all at work at once: each takes ten seconds on one core."""
+    with ExitStack() as stack:
+        processes = []
+        for case in CASES:
+            process = stack.enter_context(
+                start(INTERPRETED, json.dumps(case), TRITON_INTERPRET="1")
+            )
+            stack.callback(process.kill)
+            processes.append(process)
+        yield processes
 
 
 @needs_interpreter
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("batch", "types", "sharing", "gradient"),
-    [
-        (1, 2, True, "full"),
-        (3, 1, False, "full"),
-        (9, 1, True, "last"),  # two tiles of samples, the second nearly empty
-    ],
-)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_kernels_equal_plain_routing_in_float64(
-    batch: int, types: int, sharing: bool, gradient: str
+    case: tuple[int, int, bool, str], interpreted: list[subprocess.Popen[str]]
 ) -> None:
-    case = json.dumps([batch, types, sharing, gradient])
-    (error,) = printed(INTERPRETED, case, TRITON_INTERPRET="1")
+    (error,) = numbers(interpreted[CASES.index(case)])
     assert error < 1e-6
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ network = "lenet5"
 data_set = "mnist-mini"
 epochs = 12
 boundaries = [1, 2]
-train_images = 600
+train_images = 300
 
 [[configuration]]
 lr_policy = "fixed"
@@ -113,13 +114,45 @@ def command(make_command: Callable[[], Command]) -> Command:
     return make_command()
 
 
-@pytest.fixture
-def listed() -> str:
-    """The study file with six listed trainings."""
-    return "listed.toml"
+# Trainings of a tenth of a second; the space has 12 batch sizes and exponents x 3 policies.
+QUICK = """
+name = "quick"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 2
+boundaries = [1]
+train_images = 64
+[space]
+lr_policy = ["fixed", "exponential_decay", "one_cycle"]
+batch_policy = ["constant", "adabatch"]
+adabatch_exponent = [1, 2, 3, 4, 5]
+batch_size = [4, 8, 12, 16, 20, 24, 32]
+"""
+
+
+@pytest.fixture(scope="session")
+def quick_text() -> str:
+    """A study file of quick trainings."""
+    return QUICK
+
+
+@pytest.fixture(scope="session")
+def begun_once(make_command: Callable[[], Command]) -> Path:
+    """A folder in which one trial of the quick study has been trained."""
+    command = make_command()
+    (command.folder / "quick.toml").write_text(QUICK)
+    command("run", "--study", "quick.toml", "--trials", "1", "--workers", "1")
+    return command.folder
 
 
 @pytest.fixture
+def begun(command: Command, begun_once: Path) -> Command:
+    """The command in a copy of that folder."""
+    shutil.copytree(begun_once, command.folder, dirs_exist_ok=True)
+    return command
+
+
+@pytest.fixture(scope="session")
 def read_until() -> Callable[[subprocess.Popen[str], str], str]:
     """Reads a process's lines up to one that holds a text."""
 

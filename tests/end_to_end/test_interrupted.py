@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import select
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 EPOCHS = 12
+RUN = ("run", "--study", "listed.toml", "--trials", "4", "--workers", "2")
 ReadUntil = Callable[[subprocess.Popen[str], str], str]
 
 
@@ -41,17 +43,16 @@ def stored(folder: Path) -> list[TrialRecord]:
 def undisturbed(make_command: Callable[[], Command]) -> list[Any]:
     """Figures of the same study, run without a disturbance."""
     command = make_command()
-    command("run", "--study", "listed.toml", "--trials", "6", "--workers", "2")
+    command(*RUN)
     return figures(stored(command.folder))
 
 
-def begin(command: Command, listed: str, read_until: ReadUntil) -> subprocess.Popen[str]:
-    """A run in the middle of its third trial, all its processes halted."""
-    process = command.start(
-        *("run", "--study", listed, "--trials", "6", "--workers", "2", "--verbose")
-    )
-    read_until(process, "trial 2 begins")
-    read_until(process, "trial 2 epoch 2")
+def begin(
+    command: Command, read_until: ReadUntil, *, said: str = "trial 2 epoch 2:"
+) -> subprocess.Popen[str]:
+    """A run in the middle of its third trial, once it has said so, all its processes halted."""
+    process = command.start(*RUN, "--verbose")
+    read_until(process, said)
     os.killpg(process.pid, signal.SIGSTOP)
     return process
 
@@ -78,100 +79,102 @@ def wait_for_end(pid: int) -> None:
             os.close(descriptor)
 
 
-def finish(command: Command, listed: str) -> subprocess.CompletedProcess[str]:
-    return command("run", "--study", listed, "--trials", "6", "--workers", "2", "--verbose")
+def finish(command: Command) -> subprocess.CompletedProcess[str]:
+    return command(*RUN, "--verbose")
 
 
 def check_nothing_lost(command: Command, undisturbed: list[Any]) -> list[TrialRecord]:
     trials = stored(command.folder)
-    assert [trial.number for trial in trials] == [0, 1, 2, 3, 4, 5]
+    assert [trial.number for trial in trials] == [0, 1, 2, 3]
     assert figures(trials) == undisturbed
     assert all(run.bit_equal for trial in trials for run in trial.runs)
     connection = sqlite3.connect(command.folder / "fastrcaps.db")
     assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
     assert connection.execute("select count(*) from fastrcaps_leases").fetchone() == (0,)
     states = connection.execute("select number, state from trials order by number").fetchall()
-    assert states == [(number, "COMPLETE") for number in range(6)]
+    assert states == [(number, "COMPLETE") for number in range(4)]
     connection.close()
     return trials
 
 
-def test_a_killed_process_group_loses_only_its_epochs_in_progress(
-    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
-) -> None:
-    process = begin(command, listed, read_until)
+@pytest.fixture(scope="module")
+def killed_once(make_command: Callable[[], Command], read_until: ReadUntil) -> Path:
+    """The folder of a run whose processes were all killed."""
+    command = make_command()
+    process = begin(command, read_until)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    interrupted = {t.number: t for t in stored(command.folder) if t.values is None}
+    return command.folder
+
+
+@pytest.fixture
+def killed(command: Command, killed_once: Path) -> Command:
+    """The command in a copy of that folder."""
+    shutil.copytree(killed_once, command.folder, dirs_exist_ok=True)
+    return command
+
+
+def test_a_killed_process_group_loses_only_its_epochs_in_progress(
+    killed: Command, undisturbed: list[Any]
+) -> None:
+    interrupted = {t.number: t for t in stored(killed.folder) if t.values is None}
     assert 2 in interrupted
     kept = len(interrupted[2].epochs)
     assert kept >= 2
 
-    again = finish(command, listed)
+    again = finish(killed)
 
-    trial = check_nothing_lost(command, undisturbed)[2]
+    trial = check_nothing_lost(killed, undisturbed)[2]
     # One epoch may have its checkpoint, but not its row yet.
     (said,) = re.findall(r"trial 2 continues at epoch (\d+)", again.stdout)
     assert int(said) in (kept + 1, kept + 2)
     assert [epoch.token for epoch in trial.epochs] == [1] * kept + [2] * (EPOCHS - kept)
-    log = (files_of(command) / "trial-0002/log.txt").read_text()
+    log = (files_of(killed) / "trial-0002/log.txt").read_text()
     assert f"continues at epoch {said} from its checkpoint" in log
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_asked_to_stop_saves_and_says_so(
-    command: Command,
-    listed: str,
-    read_until: ReadUntil,
-    undisturbed: list[Any],
-    number: signal.Signals,
+def test_a_study_that_is_stopped_again_and_again_loses_nothing(
+    command: Command, read_until: ReadUntil, undisturbed: list[Any]
 ) -> None:
-    process = begin(command, listed, read_until)
-    # Ctrl-C reaches the whole foreground group, a service manager's SIGTERM the leader.
-    if number is signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
-    os.killpg(process.pid, signal.SIGCONT)
-    _, error = process.communicate()
-    assert process.returncode == 130
-    assert error.splitlines()[-1] == (
-        "fastrcaps-search: interrupted; the state is saved, the same line continues the study"
-    )
-    finish(command, listed)
-    check_nothing_lost(command, undisturbed)
-
-
-def test_workers_stop_when_their_supervisor_is_killed(
-    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
-) -> None:
-    process = begin(command, listed, read_until)
+    process = begin(command, read_until)
     workers = workers_of(command)
     process.kill()
     os.killpg(process.pid, signal.SIGCONT)
     process.communicate()
+    # The workers stop when their supervisor is killed.
     for pid in workers.values():
         wait_for_end(pid)
     assert [t.number for t in stored(command.folder) if t.values is None] == sorted(workers)
-    finish(command, listed)
-    check_nothing_lost(command, undisturbed)
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = begin(command, read_until, said="trial 2 epoch ")
+        # Ctrl-C reaches the whole foreground group, a service manager's SIGTERM the leader.
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        os.killpg(process.pid, signal.SIGCONT)
+        _, error = process.communicate()
+        assert process.returncode == 130
+        assert error.splitlines()[-1] == (
+            "fastrcaps-search: interrupted; the state is saved, the same line continues the study"
+        )
+        assert 2 in {t.number for t in stored(command.folder) if t.values is None}
 
-def test_a_dead_worker_is_replaced_and_its_trial_goes_on(
-    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
-) -> None:
-    process = begin(command, listed, read_until)
+    process = begin(command, read_until, said="trial 2 epoch ")
+    # A dead worker is replaced, and its trial goes on.
     os.kill(workers_of(command)[2], signal.SIGKILL)
     os.killpg(process.pid, signal.SIGCONT)
     process.communicate()
     assert process.returncode == 0
-    check_nothing_lost(command, undisturbed)
+    trial = check_nothing_lost(command, undisturbed)[2]
+    assert trial.epochs[-1].token == 5
 
 
 def test_an_epoch_that_contains_a_suspension_is_trained_again(
-    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+    command: Command, read_until: ReadUntil, undisturbed: list[Any]
 ) -> None:
-    process = begin(command, listed, read_until)
+    process = begin(command, read_until)
     os.killpg(process.pid, signal.SIGCONT)
     process.communicate()
     assert process.returncode == 0
@@ -187,13 +190,10 @@ def test_an_epoch_that_contains_a_suspension_is_trained_again(
 
 
 def test_a_lost_checkpoint_means_the_run_begins_again(
-    command: Command, listed: str, read_until: ReadUntil, undisturbed: list[Any]
+    killed: Command, undisturbed: list[Any]
 ) -> None:
-    process = begin(command, listed, read_until)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    for path in (files_of(command) / "trial-0002/run-0").iterdir():
+    for path in (files_of(killed) / "trial-0002/run-0").iterdir():
         path.unlink()
-    finish(command, listed)
-    trial = check_nothing_lost(command, undisturbed)[2]
+    finish(killed)
+    trial = check_nothing_lost(killed, undisturbed)[2]
     assert {epoch.token for epoch in trial.epochs} == {2}

@@ -278,20 +278,17 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     assert len(other.stderr.splitlines()) == 1
 
 
-def test_a_database_of_the_release_before_goes_on_as_it_was_trained(
-    command: Command, small: str
-) -> None:
-    command("run", "--study", small, "--trials", "1", "--workers", "1")
-    connection = sqlite3.connect(command.folder / "fastrcaps.db")
+def test_a_database_of_the_release_before_goes_on_as_it_was_trained(begun: Command) -> None:
+    connection = sqlite3.connect(begun.folder / "fastrcaps.db")
     connection.executescript("drop table fastrcaps_crews; update fastrcaps_schema set version = 1")
     connection.close()
-    assert command.json("status", "--study", "small")["complete"] == 1
-    done = command("run", "--study", small, "--trials", "2")
+    assert begun.json("status", "--study", "quick")["complete"] == 1
+    done = begun("run", "--study", "quick.toml", "--trials", "2")
     plural = "s" if cores() > 1 else ""
     assert plan(done.stdout) == (
         f"1 worker with {cores()} thread{plural} (as before) on {device_name_of('cpu')}"
     )
-    assert threads_of(command, 1) == {cores()}
+    assert threads_of(begun, 1) == {cores()}
 
 
 def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[], Command]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -24,28 +25,13 @@ pytestmark = pytest.mark.slow
 
 ReadUntil = Callable[[subprocess.Popen[str], str], str]
 
-# Trainings of a tenth of a second; the space has 12 batch sizes and exponents x 3 policies.
-QUICK = """
-name = "quick"
-network = "lenet5"
-data_set = "mnist-mini"
-epochs = 2
-boundaries = [1]
-train_images = 64
-[space]
-lr_policy = ["fixed", "exponential_decay", "one_cycle"]
-batch_policy = ["constant", "adabatch"]
-adabatch_exponent = [1, 2, 3, 4, 5]
-batch_size = [4, 8, 12, 16, 20, 24, 32]
-"""
-LONG = QUICK.replace("epochs = 2", "epochs = 400").replace('"quick"', '"long"')
-
 
 @pytest.fixture
-def quick(command: Command) -> Command:
+def quick(command: Command, quick_text: str) -> Command:
     """The command in a folder with the quick study and a long one."""
-    (command.folder / "quick.toml").write_text(QUICK)
-    (command.folder / "long.toml").write_text(LONG)
+    (command.folder / "quick.toml").write_text(quick_text)
+    long_text = quick_text.replace("epochs = 2", "epochs = 400").replace('"quick"', '"long"')
+    (command.folder / "long.toml").write_text(long_text)
     return command
 
 
@@ -75,33 +61,32 @@ def test_runs_and_workers_at_once_end_with_the_trials_asked_for(
     ending: list[subprocess.Popen[str]],
 ) -> None:
     line = ("run", "--study", "quick.toml", "--workers", "1", *storage)
-    ending.append(quick.start(*line, "--trials", "20"))
-    read_until(ending[0], "quick: 0/20 trials done, 20 to go")
-    ending.append(quick.start(*line, "--trials", "20"))
+    ending.append(quick.start(*line, "--trials", "12"))
+    read_until(ending[0], "quick: 0/12 trials done, 12 to go")
+    ending.append(quick.start(*line, "--trials", "12"))
     for _ in range(2):
         ending.append(
             quick.start("worker", "--study", "quick", "--workers", "1", "--quiet", *storage)
         )
     done = [(*process.communicate(), process.returncode) for process in ending]
     assert [code for _, _, code in done] == [0] * 4, done
-    assert done[2][0] == done[3][0] == "quick: 20/20 done\n"
+    assert done[2][0] == done[3][0] == "quick: 12/12 done\n"
     trials = quick.json("trials", "--study", "quick", *storage)
-    assert [trial["trial"] for trial in trials] == list(range(20))
+    assert [trial["trial"] for trial in trials] == list(range(12))
     assert {trial["state"] for trial in trials} == {"complete"}
-    assert len({json.dumps(trial["params"], sort_keys=True) for trial in trials}) == 20
+    assert len({json.dumps(trial["params"], sort_keys=True) for trial in trials}) == 12
 
-    quick(*line, "--trials", "30")
+    quick(*line, "--trials", "15")
     more = quick.json("trials", "--study", "quick", *storage)
-    assert [trial["trial"] for trial in more] == list(range(30))
+    assert [trial["trial"] for trial in more] == list(range(15))
     # Test accuracies may be new: the front has changed.
-    assert [trial["values"] for trial in more[:20]] == [trial["values"] for trial in trials]
+    assert [trial["values"] for trial in more[:12]] == [trial["values"] for trial in trials]
     again = quick("worker", "--study", "quick", *storage)
-    assert again.stdout == "quick: 30/30 done, nothing to train\n"
+    assert again.stdout == "quick: 15/15 done, nothing to train\n"
 
 
-def test_a_worker_needs_a_study_that_a_run_has_begun(quick: Command) -> None:
-    quick("run", "--study", "quick.toml", "--trials", "1")
-    refused = quick("worker", "--study", "mnist", rc=2)
+def test_a_worker_needs_a_study_that_a_run_has_begun(begun: Command) -> None:
+    refused = begun("worker", "--study", "mnist", rc=2)
     assert refused.stderr.endswith("it holds: quick\n")
 
 
@@ -116,7 +101,7 @@ def test_what_is_stored_can_be_read_while_workers_write(
     )
     ending.append(process)
     read_until(process, "trial 0 epoch 2")
-    for _ in range(3):
+    for _ in range(2):
         status = quick.json("status", "--study", "long", *storage)
         assert (status["running"], [w["trial"] for w in status["workers"]]) == (1, [0])
         assert len(quick.json("trials", "--study", "long", *storage)) == 1
@@ -158,7 +143,7 @@ def test_a_worker_without_a_free_core_says_so_and_waits(
     assert second.returncode == 0, error
     assert "trial 1 complete" in out
 
-    third = start("run", "--study", "quick.toml", "--trials", "20", "--workers", "2")
+    third = start("run", "--study", "quick.toml", "--trials", "6", "--workers", "2")
     said = read_until(third, "waits for a free core")
     assert re.fullmatch(
         r"worker-[01]: waits for a free core, in use by process \d+ \(worker-[01] of study "
@@ -176,7 +161,9 @@ def test_a_worker_without_a_free_core_says_so_and_waits(
 def test_a_database_file_that_is_removed_stops_the_run_with_one_line(
     quick: Command, read_until: ReadUntil, ending: list[subprocess.Popen[str]]
 ) -> None:
-    process = quick.start("run", "--study", "long.toml", "--trials", "3", "--verbose")
+    process = quick.start(
+        *("run", "--study", "long.toml", "--trials", "3", "--workers", "2", "--verbose")
+    )
     ending.append(process)
     read_until(process, "trial 0 epoch 2")
     database = quick.folder / "fastrcaps.db"
@@ -231,16 +218,23 @@ class TestSecrets:
         assert process.returncode == 1
         assert "--store-patience" in texts[1].splitlines()[-1]
         impatient = (*line, "--store-patience", "1")
-        for arguments in (impatient, ("status", "--study", "long"), ("doctor",)):
-            texts.extend(start(*arguments, "--debug").communicate())
+        refused = [
+            start(*arguments, "--debug")
+            for arguments in (impatient, ("status", "--study", "long"), ("doctor",))
+        ]
+        for process in refused:
+            texts.extend(process.communicate())
         server.start()
-        for words in (
-            ("run", "--study", "quick.toml", "--trials", "1", "--workers", "1"),
-            ("report", "--study", "long"),
-            ("trials", "--study", "long", "--json"),
-            ("doctor",),
-        ):
-            process = start(*words)
+        answered = [
+            start(*arguments)
+            for arguments in (
+                ("run", "--study", "quick.toml", "--trials", "1", "--workers", "1"),
+                ("report", "--study", "long"),
+                ("trials", "--study", "long", "--json"),
+                ("doctor",),
+            )
+        ]
+        for process in answered:
             texts.extend(process.communicate())
             assert process.returncode == 0, texts[-1]
         assert all(PASSWORD not in text for text in texts)
@@ -308,18 +302,18 @@ def small_disk(mount_disk: Callable[[int], Path]) -> Path:
 
 
 def test_a_full_disk_under_the_database_is_waited_for(
-    quick: Command,
+    begun: Command,
     small_disk: Path,
     read_until: ReadUntil,
     ending: list[subprocess.Popen[str]],
 ) -> None:
     line = (
-        *("run", "--study", "quick.toml", "--workers", "1", "--files", "files"),
+        *("run", "--study", "quick.toml", "--workers", "1", "--files", "fastrcaps-files"),
         *("--storage", str(small_disk / "a.db")),
     )
-    quick(*line, "--trials", "1")
+    shutil.copy(begun.folder / "fastrcaps.db", small_disk / "a.db")
     filler = small_disk / "filler"
-    process = quick.start(*line, "--trials", "20", "--verbose")
+    process = begun.start(*line, "--trials", "8", "--verbose")
     ending.append(process)
     read_until(process, "trial 1 begins")
     space = os.statvfs(small_disk)
@@ -330,10 +324,10 @@ def test_a_full_disk_under_the_database_is_waited_for(
     read_until(process, "the database is back")
     _, error = process.communicate()
     assert process.returncode == 0, error
-    trials: list[Any] = quick.json(
+    trials: list[Any] = begun.json(
         "trials", "--study", "quick", "--storage", str(small_disk / "a.db")
     )
-    assert [trial["state"] for trial in trials] == ["complete"] * 20
+    assert [trial["state"] for trial in trials] == ["complete"] * 8
 
 
 OUT_OF_MEMORY = """
@@ -350,10 +344,12 @@ sys.exit(main())
 """
 
 
-def test_a_trial_that_runs_out_of_memory_is_tried_again_and_then_fails(quick: Command) -> None:
+def test_a_trial_that_runs_out_of_memory_is_tried_again_and_then_fails(
+    quick: Command, quick_text: str
+) -> None:
     (quick.folder / "worker.py").write_text(OUT_OF_MEMORY)
     (quick.folder / "two.toml").write_text(
-        QUICK.replace('"quick"', '"two"')
+        quick_text.replace('"quick"', '"two"')
         .replace('"constant", "adabatch"', '"constant"')
         .replace("adabatch_exponent = [1, 2, 3, 4, 5]\n", "")
         .replace('["fixed", "exponential_decay", "one_cycle"]', '["fixed"]')

@@ -54,43 +54,45 @@ for number in range(processes):
 os.close(starting)
 sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 """
-PROCESSES = 16
+PROCESSES = (8, pytest.param(16, marks=pytest.mark.endurance))
 
 
 def enter_at_once(
-    start_child: ChildStarter, location: Location, *, studies: int
+    start_child: ChildStarter, location: Location, *, processes: int, studies: int
 ) -> list[tuple[str, int, str]]:
-    starter = start_child(ENTER_AT_ONCE, location.url, str(PROCESSES), str(studies))
+    starter = start_child(ENTER_AT_ONCE, location.url, str(processes), str(studies))
     assert starter.stdout is not None
     found = [tuple(json.loads(line)) for line in starter.stdout]
     assert starter.wait() == 0
     return found
 
 
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_all_agree_on_one_study(
-    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener
+    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener, processes: int
 ) -> None:
-    found = enter_at_once(start_child, location, studies=1)
-    assert len(found) == PROCESSES
+    found = enter_at_once(start_child, location, processes=processes, studies=1)
+    assert len(found) == processes
     assert len(set(found)) == 1
     name, study_id, uid = found[0]
     with closing(Store.reading(location)) as store:
         study = store.study(name)
         assert store.study_names() == ["study-0"]
     # The largest number that was asked for.
-    assert (study.study_id, study.uid, study.budget) == (study_id, uid, 16)
+    assert (study.study_id, study.uid, study.budget) == (study_id, uid, processes)
     theirs = optuna.get_all_study_names(storage=open_optuna())
     assert theirs == ["study-0"]
 
 
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_each_study_is_entered_once(
-    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener
+    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener, processes: int
 ) -> None:
-    found = enter_at_once(start_child, location, studies=PROCESSES)
-    names = {f"study-{number}" for number in range(PROCESSES)}
+    found = enter_at_once(start_child, location, processes=processes, studies=processes)
+    names = {f"study-{number}" for number in range(processes)}
     assert {name for name, _, _ in found} == names
-    assert len({study_id for _, study_id, _ in found}) == PROCESSES
-    assert len({uid for _, _, uid in found}) == PROCESSES
+    assert len({study_id for _, study_id, _ in found}) == processes
+    assert len({uid for _, _, uid in found}) == processes
     with closing(Store.reading(location)) as store:
         assert {
             (study.name, study.study_id, study.uid)
