@@ -18,7 +18,7 @@ from fastrcaps_search.report.facts.schedules import phases, stretches
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.trials import TrialView
 from fastrcaps_search.report.facts.view import ReportView
-from fastrcaps_search.report.marks import MUTED, dark_colours
+from fastrcaps_search.report.marks import MUTED, TEXT, dark_colours
 from fastrcaps_search.store.records import RunRecord
 from fastrcaps_search.store.summary import trial_row
 from fastrcaps_search.training.policy import TrainingPlan
@@ -183,4 +183,4 @@ def _card_figure() -> dict[str, Any]:
     axis["title"] = {"text": "", "standoff": 4, "font": small}
     margin = {"l": 44, "r": 8, "t": 6, "b": 34}
     layout = drawing([], xaxis=axis, yaxis=axis, margin=margin, hovermode="x")["layout"]
-    return {"layout": layout, "muted": MUTED.light}
+    return {"layout": layout, "muted": MUTED.light, "text": TEXT.light}

@@ -61,15 +61,15 @@ class TrainingPlan:
 
 def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> TrainingPlan:
     """Resolve ``parameters`` under the study's protocol."""
-    sizes = _batch_sizes(definition, parameters)
+    sizes, largest = _batch_sizes(definition, parameters), definition.split_size
     return TrainingPlan(
         network=definition.network,
         decoder=parameters.decoder,
         weight_sharing=parameters.weight_sharing,
         routing_gradient=definition.routing_gradient,
-        batch_sizes=tuple(min(size, definition.split_size) for size in sizes),
+        batch_sizes=tuple(min(size, largest) for size in sizes),
         rates=_rates(definition, parameters),
-        samples=definition.split_size,
+        samples=largest,
         shifts=definition.shifts,
         precision=definition.precision,
     )

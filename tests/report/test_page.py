@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.page import script_json, write_report
+from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.page import page, page_scripts, script_json
+from fastrcaps_search.report.write import write_report
+from fastrcaps_search.store.summary import front_rows, trial_rows
+from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
+
+TEXTS = [Format.HTML, Format.CSV, Format.JSON]
+
+
+def data_of(text: str, name: str) -> list[dict[str, object]]:
+    found = re.search(f'id="{name}">(.*?)</script>', text)
+    assert found is not None
+    return list(json.loads(found[1]))
 
 
 def test_the_folder_is_made_and_nothing_else_is_left_in_it(
@@ -27,31 +44,74 @@ def test_the_folder_is_made_and_nothing_else_is_left_in_it(
     assert text.endswith("</html>\n") or text.endswith("</html>")
 
 
-def test_a_second_report_replaces_the_first(records: Records, write: Callable[..., Path]) -> None:
-    path = write(records.study(), [])
+@pytest.mark.parametrize("form", Format)
+def test_a_second_report_replaces_the_first(
+    records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Format
+) -> None:
+    stored = StoredStudy(records.study(), records.trials())
+    monkeypatch.setattr("fastrcaps_search.report.library.image", lambda *_, **__: b"drawn")
+    path = tmp_path / f"mine.{form}"
+    path.write_text("what was there")
     first = path.stat()
-    write(records.study(budget=99), [])
-    assert "0 of 99" in path.read_text(encoding="utf-8")
+    write_report(stored, path=path, form=form)
+    assert path.read_bytes() != b"what was there"
+    # A file of its own: who reads the first one goes on to read it whole.
     assert path.stat().st_ino != first.st_ino
     # Readable as any file that one writes here, not only by its owner.
     plain = path.with_name("plain")
     plain.touch()
     assert path.stat().st_mode == plain.stat().st_mode
+    assert {entry.name for entry in tmp_path.iterdir()} == {path.name, "plain"}
 
 
-def test_a_place_that_cannot_be_written_is_one_line(records: Records, tmp_path: Path) -> None:
+def test_the_page_is_written_as_of_now(records: Records, tmp_path: Path) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    write_report(StoredStudy(records.study(), []), path=tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    written = re.search('name="written" content="([^"]*)"', text)
+    assert written is not None
+    assert before <= datetime.fromisoformat(written[1]) <= datetime.now(UTC)
+
+
+def test_a_date_is_told_in_utc(records: Records, tmp_path: Path) -> None:
+    there = WRITTEN_AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    path = tmp_path / "page.html"
+    write_report(StoredStudy(records.study(), []), path=path, written_at=there)
+    assert "2026-03-01 14:05 UTC" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_place_that_cannot_be_written_is_one_line(
+    records: Records, tmp_path: Path, form: Format
+) -> None:
     (tmp_path / "file").touch()
     message = r"must be writable at .*: Not a directory; free"
+    path = tmp_path / "file" / "deeper" / "page"
     with pytest.raises(DiskError, match=message) as raised:
-        write_report(records.study(), [], [], path=tmp_path / "file" / "deeper" / "page.html")
+        write_report(StoredStudy(records.study(), []), path=path, form=form)
     assert "\n" not in str(raised.value)
 
 
-def test_a_failed_rename_leaves_no_temporary_file(records: Records, tmp_path: Path) -> None:
-    (tmp_path / "page.html").mkdir()
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_failed_rename_leaves_no_temporary_file(
+    records: Records, tmp_path: Path, form: Format
+) -> None:
+    path = tmp_path / "page"
+    path.mkdir()
     with pytest.raises(DiskError, match="Is a directory"):
-        write_report(records.study(), [], [], path=tmp_path / "page.html")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+        write_report(StoredStudy(records.study(), []), path=path, form=form)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_full_disk_leaves_the_page_that_was_there(
+    records: Records, mount_disk: Callable[[int], Path]
+) -> None:
+    path = mount_disk(1) / "page.html"
+    path.write_text("an earlier page")
+    with pytest.raises(DiskError, match=r"must be writable at .*: No space left on device; free"):
+        write_report(StoredStudy(records.study(), records.trials()), path=path)
+    assert path.read_text() == "an earlier page"
+    assert [entry.name for entry in path.parent.iterdir()] == ["page.html"]
 
 
 def test_json_cannot_leave_its_script_element() -> None:
@@ -67,33 +127,110 @@ def test_json_refuses_what_json_has_no_word_for() -> None:
         script_json([float("nan")])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_study_has_a_page_that_carries_its_rows(records: Records, kind: str) -> None:
+    stored = stored_of(kind, records)
+    text = page(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    assert data_of(text, "front-data") == front_rows(stored.trials)
+    report = re.search('id="report-data">(.*?)</script>', text)
+    assert report is not None
+    assert json.loads(report[1])["rows"] == trial_rows(stored.trials)
+
+
+def test_the_front_can_be_read_without_scripts(records: Records) -> None:
+    text = page(view_of(records.study(), records.trials()))
+    table = re.search(r'<table id="front-table">(.*?)</table>', text, re.DOTALL)
+    assert table is not None
+    found = [int(number) for number in re.findall(r'data-trial="(\d+)"', table[1])]
+    assert found == records.front
+    for words in ("97.00\u00a0%", "96.60\u00a0%", "1,483,312", "1 → 32 → 64 → 128"):
+        assert words in table[1]
+
+
 def test_values_that_are_not_finite_do_not_break_the_page(
     records: Records, write: Callable[..., Path]
 ) -> None:
     odd = records.complete(1, float("nan"), 10.0, 100)
     path = write(records.study(), [records.trials()[0], odd])
-    rows = re.search(r'id="front-data">(.*?)</script>', path.read_text(encoding="utf-8"))
-    assert rows is not None
-    assert [row["trial"] for row in json.loads(rows[1])] == [0]
+    rows = data_of(path.read_text(encoding="utf-8"), "front-data")
+    assert [row["trial"] for row in rows] == [0]
 
 
-def test_no_element_names_a_place_on_the_network(
-    records: Records, write: Callable[..., Path]
-) -> None:
-    text = write(records.study(), records.trials()).read_text(encoding="utf-8")
+def test_only_its_own_scripts_may_run_and_nothing_may_be_fetched(records: Records) -> None:
+    text = page(view_of(records.study(), records.trials()))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     directives = dict(part.split(" ", 1) for part in policy[1].replace("&#39;", "'").split("; "))
-    assert directives["default-src"] == "'none'"
-    assert directives["img-src"] == "data: blob:"
-    assert re.fullmatch(r"('sha256-[\w+/=]+' ?){2}", directives["script-src"])
-    assert set(directives) == {
-        "default-src",
-        "script-src",
-        "style-src",
-        "img-src",
-        "base-uri",
-        "form-action",
+    scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    # The probe, Plotly and the page's own.
+    assert len(scripts) == 2 + len(page_scripts()) > 5
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    assert directives == {
+        "default-src": "'none'",
+        "script-src": " ".join(f"'sha256-{digest}'" for digest in digests),
+        "style-src": "'unsafe-inline'",
+        "img-src": "data: blob:",
+        # The page looks at itself in a frame to see whether there is a newer one.
+        "frame-src": "'self' file:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
     }
+    # The policy stands before any script, or it would not hold for it.
+    assert text.index("Content-Security-Policy") < text.index("<script")
+    assert len(re.findall("<script", re.sub(r"<script>.*?</script>", "", text, flags=re.S))) == 2
+
+
+def test_no_element_names_a_place_on_the_network(records: Records) -> None:
+    text = page(view_of(records.study(), records.trials()))
     markup = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert not re.search(r"https?:|(src|href)=\"//", markup)
+    assert not re.search(r"https?:|(src|href)=\"//|@import", markup)
+    assert not re.search(r"<[^>]+ on[a-z]+=", markup)
+    for name in page_scripts():
+        own = (Path(__file__).parents[2] / "fastrcaps_search/report/templates" / name).read_text()
+        assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b\(?", own)
+
+
+def test_texts_from_outside_are_no_markup(records: Records) -> None:
+    study = replace(records.study(), name=HOSTILE)
+    setting = replace(records.setting, device_name=HOSTILE)
+    trial = records.trials()[0]
+    trial = replace(trial, runs=(replace(trial.runs[0], setting=setting),))
+    text = page(view_of(study, [trial]))
+    markup = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert "<img" not in markup
+    assert "<b>bold" not in markup
+    assert "49" not in re.findall(r"<h1>(.*?)</h1>", markup)[0]
+    assert "&lt;img src=x onerror=alert(1)&gt;" in markup
+
+
+def test_the_first_of_a_very_long_front_are_in_the_table(records: Records) -> None:
+    trials = [records.complete(n, 0.9, 9.0, 9.0, epochs=()) for n in range(205)]
+    text = page(view_of(records.study(budget=205), trials))
+    table = re.search(r'<table id="front-table">(.*?)</table>', text, re.DOTALL)
+    assert table is not None
+    assert len(re.findall("data-trial=", table[1])) == 200
+    assert "The 200 of highest accuracy out of 205" in text
+    assert len(data_of(text, "front-data")) == 205
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "hidden"),
+    [
+        ("empty", ["No trial has started yet."], ['id="mine"', 'id="certainty-section"']),
+        ("failed", ["No trial is complete yet", 'id="timeline"'], ['id="curves"']),
+        ("running", ["2 of 5 epochs done", 'id="curves"'], ['id="mine"']),
+        ("one", ['id="mine"', "1.000"], ['id="why"']),
+        ("full", ['id="why"', 'id="paper"', 'id="parallel"', "hollow: shared weights"], []),
+        ("runs", ["bar: lowest to highest run"], []),
+    ],
+)
+def test_sections_come_with_what_they_say(
+    records: Records, kind: str, shown: list[str], hidden: list[str]
+) -> None:
+    stored = stored_of(kind, records)
+    text = page(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    markup = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    for words in shown:
+        assert words in markup
+    for words in hidden:
+        assert words not in markup

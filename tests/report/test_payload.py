@@ -299,7 +299,8 @@ def keys_of(value: Any) -> set[str]:  # noqa: ANN401 - any JSON value
 
 
 def test_nothing_in_it_names_a_machine_id(records: Records) -> None:
-    found = json.dumps(payload(report_view(stored_of("full", records), written_at=WRITTEN_AT,
-                                           version="1")))
+    found = json.dumps(
+        payload(report_view(stored_of("full", records), written_at=WRITTEN_AT, version="1"))
+    )
     assert "desk/1f" not in found
     assert "boot" not in keys_of(json.loads(found))

@@ -74,7 +74,7 @@ def test_time_may_be_counted_instead_of_measured(page: Page) -> None:
 
 
 def test_the_papers_points_come_and_go_with_their_hardware(page: Page) -> None:
-    legend = page.get_by_text("paper, on two Nvidia GTX 1080 Ti: its seconds are not yours")
+    legend = page.get_by_text("on two Nvidia GTX 1080 Ti; its seconds are not yours")
     expect(legend).to_be_hidden()
     before = page.locator(f"{BY_TIME} .points path.point").count()
     page.get_by_label("the paper's published points").check()

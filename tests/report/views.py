@@ -52,71 +52,9 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
     )
 
 
-KINDS = (
-    "empty",
-    "one",
-    "failed",
-    "equal",
-    "running",
-    "stopped",
-    "runs",
-    "many",
-    "rates",
-    "lenet5",
-    "devices",
-    "instant",
-    "paper",
-    "full",
-)
-
-
 def stored_of(kind: str, records: Records) -> StoredStudy:
     """A study of one of the ``KINDS``."""
-    study = records.study()
-    trials = records.trials()
-    if kind == "empty":
-        return StoredStudy(study, [])
-    if kind == "one":
-        return StoredStudy(study, trials[:1])
-    if kind == "failed":
-        failed = [records.failed(number, FAILURE) for number in range(3)]
-        return StoredStudy(study, failed, [], [records.claim(0, 1, "w", 5.0)])
-    if kind == "equal":
-        return StoredStudy(study, [records.complete(n, 0.9, 50.0, 1_000) for n in range(12)])
-    if kind == "running":
-        claims = [records.claim(0, 1, "worker-1", 10.0)]
-        return StoredStudy(study, [records.running(0)], [records.lease(0)], claims)
-    if kind == "stopped":
-        stopped = replace(trials[1], state=TrialState.STOPPED, values=None)
-        return StoredStudy(study, [trials[0], stopped], [], [records.claim(1, 1, "w", 1001.0)])
-    if kind == "runs":
-        study = records.study(runs_per_trial=2)
-        doubled = [
-            with_runs(trial, [(v.accuracy - 0.01, v.training_seconds), (v.accuracy + 0.01, 120.0)])
-            for trial in trials
-            if (v := trial.values) is not None
-        ]
-        return StoredStudy(study, doubled)
-    if kind == "many":
-        return StoredStudy(records.study(budget=300), many(records, 300))
-    if kind == "rates":
-        return _rates(records)
-    if kind == "lenet5":
-        return _lenet5(records)
-    if kind == "devices":
-        other = replace(records.setting, device="cuda", device_name="A card <b>")
-        second = replace(trials[1], runs=(replace(trials[1].runs[0], setting=other),))
-        claims = [
-            records.claim(0, 1, "worker-1", 5.0, host="desk"),
-            records.claim(1, 1, "worker-1", 1005.0, host="server"),
-        ]
-        return StoredStudy(study, [trials[0], second], [], claims)
-    if kind == "instant":
-        return StoredStudy(study, [records.complete(0, 1.0, 0.0, 0), *trials[1:3]])
-    if kind == "paper":
-        study = records.study(data_set="mnist", evaluate_on="test", network="capsnet")
-        return StoredStudy(study, trials)
-    return _full(records)
+    return _MAKERS[kind](records)
 
 
 def many(records: Records, number: int) -> list[TrialRecord]:
@@ -132,6 +70,72 @@ def many(records: Records, number: int) -> list[TrialRecord]:
         )
         for place in range(number)
     ]
+
+
+def _empty(records: Records) -> StoredStudy:
+    return StoredStudy(records.study(), [])
+
+
+def _one(records: Records) -> StoredStudy:
+    return StoredStudy(records.study(), records.trials()[:1])
+
+
+def _failed(records: Records) -> StoredStudy:
+    failed = [records.failed(number, FAILURE) for number in range(3)]
+    return StoredStudy(records.study(), failed, [], [records.claim(0, 1, "w", 5.0)])
+
+
+def _equal(records: Records) -> StoredStudy:
+    trials = [records.complete(number, 0.9, 50.0, 1_000) for number in range(12)]
+    return StoredStudy(records.study(), trials)
+
+
+def _running(records: Records) -> StoredStudy:
+    claims = [records.claim(0, 1, "worker-1", 10.0)]
+    return StoredStudy(records.study(), [records.running(0)], [records.lease(0)], claims)
+
+
+def _stopped(records: Records) -> StoredStudy:
+    first, second = records.trials()[:2]
+    second = replace(second, state=TrialState.STOPPED, values=None)
+    claims = [records.claim(1, 1, "w", 1001.0)]
+    return StoredStudy(records.study(), [first, second], [], claims)
+
+
+def _runs(records: Records) -> StoredStudy:
+    """Two runs of each trial, of which the second took 120 s."""
+    trials = [
+        with_runs(trial, [(v.accuracy - 0.01, v.training_seconds), (v.accuracy + 0.01, 120.0)])
+        for trial in records.trials()
+        if (v := trial.values) is not None
+    ]
+    return StoredStudy(records.study(runs_per_trial=2), trials)
+
+
+def _many(records: Records) -> StoredStudy:
+    return StoredStudy(records.study(budget=300), many(records, 300))
+
+
+def _devices(records: Records) -> StoredStudy:
+    first, second = records.trials()[:2]
+    other = replace(records.setting, device="cuda", device_name="A card <b>")
+    second = replace(second, runs=(replace(second.runs[0], setting=other),))
+    claims = [
+        records.claim(0, 1, "worker-1", 5.0, host="desk"),
+        records.claim(1, 1, "worker-1", 1005.0, host="server"),
+    ]
+    return StoredStudy(records.study(), [first, second], [], claims)
+
+
+def _instant(records: Records) -> StoredStudy:
+    """No seconds, no parameters and no error: zeros have no logarithm."""
+    trials = [records.complete(0, 1.0, 0.0, 0), *records.trials()[1:3]]
+    return StoredStudy(records.study(), trials)
+
+
+def _paper(records: Records) -> StoredStudy:
+    study = records.study(data_set="mnist", evaluate_on="test", network="capsnet")
+    return StoredStudy(study, records.trials())
 
 
 def _rates(records: Records) -> StoredStudy:
@@ -186,3 +190,22 @@ def _full(records: Records) -> StoredStudy:
     ]
     claims.append(records.claim(3, 2, "worker-2", trials[3].created_at + 20))
     return StoredStudy(records.study(budget=13), trials, [records.lease(12)], claims)
+
+
+_MAKERS = {
+    "empty": _empty,
+    "one": _one,
+    "failed": _failed,
+    "equal": _equal,
+    "running": _running,
+    "stopped": _stopped,
+    "runs": _runs,
+    "many": _many,
+    "rates": _rates,
+    "lenet5": _lenet5,
+    "devices": _devices,
+    "instant": _instant,
+    "paper": _paper,
+    "full": _full,
+}
+KINDS = tuple(_MAKERS)

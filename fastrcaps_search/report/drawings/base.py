@@ -15,11 +15,19 @@ Drawing: TypeAlias = dict[str, Any]
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+ABOVE: dict[str, Any] = {
+    "orientation": "h",
+    "x": 0,
+    "y": 1.0,
+    "yanchor": "bottom",
+    "font": {"size": 12},
+}
+"""A legend above a figure whose height depends on its rows."""
 FAINT = 0.38
 """Opacity of what is not on the front."""
 
 
-def drawing(data: list[Trace], *, legend: bool = False, **layout: Any) -> Drawing:  # noqa: ANN401 - Plotly's own values
+def drawing(data: list[Trace], *, showlegend: bool = False, **layout: Any) -> Drawing:  # noqa: ANN401 - Plotly's own values
     """A figure in the report's style, without Plotly's template.
 
     Figures carry the colours of a light page; the page swaps them one for one where it is dark.
@@ -28,7 +36,7 @@ def drawing(data: list[Trace], *, legend: bool = False, **layout: Any) -> Drawin
         "font": {"family": FONT, "size": 13, "color": TEXT.light},
         "paper_bgcolor": CARD.light,
         "plot_bgcolor": CARD.light,
-        "showlegend": legend,
+        "showlegend": showlegend,
         "legend": {
             "orientation": "h",
             "x": 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastrcaps_search.report.drawings import axes
-from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing
+from fastrcaps_search.report.drawings.base import ABOVE, Drawing, Trace, drawing
 from fastrcaps_search.report.facts.certainty import Certainty, CertaintyRow
 from fastrcaps_search.report.marks import ATTAINED, TEXT
 
@@ -33,7 +33,9 @@ def certainties(certainty: Certainty) -> Drawing:
     low, high = axes.limits([*ends, *(x for trace in data for x in trace["x"])])
     return drawing(
         data,
-        legend=True,
+        showlegend=True,
+        legend=ABOVE,
+        margin={"l": 64, "r": 16, "t": 36, "b": 48},
         xaxis=axes.plain(
             "accuracy", range=[low, min(high, 1.005)], tickformat=axes.decimals(high - low)
         ),

@@ -93,7 +93,7 @@ def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:
 
 
 def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, Any]]:
-    """The paper's points for one measure of time: a trace and wider axes for each figure.
+    """The paper's points for one measure of time: a trace, and wider axes and line, by figure.
 
     Returns:
         By name of the figure; without those for which the paper gives no figures.
@@ -107,7 +107,7 @@ def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, A
         return {}
     columns = list(zip(*front.rows.values(), *(row for _, row in known), strict=True))
     found = {}
-    for pair in PAIRS:
+    for place, pair in enumerate(PAIRS):
         trace = {
             "type": "scatter",
             "mode": "markers",
@@ -124,7 +124,8 @@ def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, A
             "meta": "paper",
         }
         x, y = (axis_of(column, front.axis, columns[column]) for column in (pair.x, pair.y))
-        found[pair.name] = {"trace": trace, "xaxis": x, "yaxis": y}
+        line = attainment(front, place, x, y)
+        found[pair.name] = {"attained": line, "trace": trace, "xaxis": x, "yaxis": y}
     return found
 
 

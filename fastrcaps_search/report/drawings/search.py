@@ -13,7 +13,7 @@ from fastrcaps_search.report.facts.progress import Progress
 from fastrcaps_search.report.marks import ACCENT, TEXT
 
 TRIALS_TITLE = "finished trials"
-SPENT_TITLE = "training seconds spent, all workers together"
+SPENT_TITLE = "training seconds of all workers"
 
 
 def hypervolumes(progress: Progress) -> dict[str, Drawing]:

@@ -42,7 +42,7 @@ def static(view: ReportView) -> Drawing | None:
         ]
     return drawing(
         data,
-        legend=True,
+        showlegend=True,
         **layout,
         title=_title(view),
         margin={"l": 70, "r": 24, "t": 84, "b": 130},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings import axes
-from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing, label
+from fastrcaps_search.report.drawings.base import ABOVE, Drawing, Trace, drawing, label
 from fastrcaps_search.report.facts.timeline import End, Span
 from fastrcaps_search.report.marks import ACCENT, BAD, MUTED, TEXT
 
@@ -17,7 +17,7 @@ LOOKS = {
     End.COMPLETE: ("complete", ACCENT.light, 1.0),
     End.STOPPED: ("stopped early", MUTED.light, 1.0),
     End.FAILED: ("failed", BAD.light, 1.0),
-    End.INTERRUPTED: ("lost or interrupted, up to its last stored epoch", MUTED.light, 0.45),
+    End.INTERRUPTED: ("lost or interrupted", MUTED.light, 0.45),
     End.RUNNING: ("running", ACCENT.light, 0.45),
 }
 """Name in the legend, colour and opacity."""
@@ -39,9 +39,11 @@ def timeline(spans: Sequence[Span]) -> Drawing:
         data.append(_take_overs(taken, lanes, several=several))
     return drawing(
         data,
-        legend=True,
+        showlegend=True,
+        legend=ABOVE,
         barmode="overlay",
-        xaxis=axes.plain("time (UTC)", type="date", nticks=6, tickangle=0),
+        margin={"l": 64, "r": 16, "t": 56, "b": 40},
+        xaxis=axes.plain("", type="date", nticks=6, tickangle=0),
         yaxis=axes.rows(names),
     )
 

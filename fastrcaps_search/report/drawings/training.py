@@ -108,7 +108,7 @@ def rates(lines: Sequence[RateLine]) -> Drawing:
     ]
     return drawing(
         data,
-        legend=len(lines) <= 12,
+        showlegend=len(lines) <= 12,
         xaxis=axes.plain("progress in epochs", range=[0, last], **axes.whole(last)),
         yaxis=axes.plain("learning rate", range=[0, highest * 1.06], tickformat="~g"),
     )
@@ -137,7 +137,7 @@ def batches(lines: Sequence[BatchLine]) -> Drawing:
     sizes = [size for line in lines for size in line.sizes]
     return drawing(
         data,
-        legend=len(lines) <= 12,
+        showlegend=len(lines) <= 12,
         xaxis=axes.plain("progress in epochs", range=[0, last], **axes.whole(last)),
         yaxis=axes.plain("batch size (log scale)", **axes.powers_of_two(sizes)),
     )

@@ -58,7 +58,7 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
     for variants in overlays(view(kind)).values():
         for overlay in variants.values():
             layout = {"xaxis": overlay["xaxis"], "yaxis": overlay["yaxis"]}
-            validate({"data": [overlay["trace"]], "layout": layout})
+            validate({"data": [overlay["attained"], overlay["trace"]], "layout": layout})
     drawn = static(view(kind))
     if drawn is not None:
         validate(drawn)
@@ -212,7 +212,10 @@ def test_bars_reach_from_the_lowest_run_to_the_highest(view: Callable[[str], Rep
         ends = sorted((seconds, 120.0))
         right = trace["error_x"]["array"][place]
         left = trace["error_x"]["arrayminus"][place]
-        assert (right, left) == (pytest.approx(ends[1] - seconds), pytest.approx(seconds - ends[0]))
+        assert (right, left) == (
+            pytest.approx(ends[1] - seconds),
+            pytest.approx(seconds - ends[0]),
+        )
         assert accuracy - down < accuracy < accuracy + up
     # Only seconds are known of each run; other measures have no bars along time.
     assert not any("error_x" in trace for trace in drawn["epochs"]["data"])
@@ -244,6 +247,20 @@ def test_the_paper_is_laid_over_where_it_gives_figures(view: Callable[[str], Rep
         assert 0 < inside(overlay["xaxis"], x) < 1
     for y in (*trace["y"], 0.921, 0.97):
         assert 0 < inside(overlay["yaxis"], y) < 1
+
+
+def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
+    view: Callable[[str], ReportView],
+) -> None:
+    drawn = figures(view("paper"))[PAIRS[0].name]["seconds"]
+    overlay = overlays(view("paper"))["seconds"][PAIRS[0].name]
+    narrow, wide = drawn["data"][0], overlay["attained"]
+    # The corners are the study's own: the paper's points move none of them.
+    assert wide["x"][:-1] == narrow["x"][:-1]
+    assert wide["y"][1:] == narrow["y"][1:]
+    assert wide["x"][-1] == pytest.approx(10 ** overlay["xaxis"]["range"][1])
+    assert wide["y"][0] == overlay["yaxis"]["range"][0]
+    assert wide["x"][-1] > narrow["x"][-1]
 
 
 def test_lenet5_is_laid_over_with_what_is_known(view: Callable[[str], ReportView]) -> None:

@@ -58,9 +58,7 @@ def test_each_trial_has_one_line_and_better_is_up(
         assert trial.values is not None
         accuracy, seconds, parameters = found[number][-3:]
         assert accuracy == pytest.approx((trial.values.accuracy - 0.921) / 0.049, abs=1e-4)
-        assert seconds == pytest.approx(
-            (171.0 - trial.values.training_seconds) / 108.7, abs=1e-4
-        )
+        assert seconds == pytest.approx((171.0 - trial.values.training_seconds) / 108.7, abs=1e-4)
         span = 1_915_440 - 1_483_312
         assert parameters == pytest.approx((1_915_440 - trial.values.parameters) / span, abs=1e-4)
     # Decoder full below, reduced above; two trials of one choice are apart by their accuracy.
@@ -172,7 +170,7 @@ def test_the_timeline_has_a_bar_for_each_claim(
     assert [(name, len(trace["y"])) for name, trace in bars.items()] == [
         ("complete", 11),
         ("failed", 1),
-        ("lost or interrupted, up to its last stored epoch", 1),
+        ("lost or interrupted", 1),
         ("running", 1),
         ("taken over or continued", 1),
     ]

@@ -58,15 +58,18 @@ def by_optuna(
                 )
             )
         evaluator = PedAnovaImportanceEvaluator(target_quantile=best / len(trials))
-        return [
-            get_param_importances(
-                real,
-                evaluator=evaluator,
-                params=varied,
-                target=lambda trial, sign=sign, column=column: sign * trial.values[column],
+        found = []
+        for column, sign in enumerate((-1.0, 1.0, 1.0)):
+
+            def target(
+                trial: optuna.trial.FrozenTrial, column: int = column, sign: float = sign
+            ) -> float:
+                return float(sign * trial.values[column])
+
+            found.append(
+                get_param_importances(real, evaluator=evaluator, params=varied, target=target)
             )
-            for column, sign in enumerate((-1.0, 1.0, 1.0))
-        ]
+        return found
 
 
 def searched(study: StudyRecord, records: Records) -> list[TrialRecord]:

@@ -14,6 +14,7 @@ from fastrcaps_search.definition.choices import LrPolicy
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report.facts.schedules import Plans, Stretch, phases, stretches
 from fastrcaps_search.report.marks import COLOURS, TEXT
+from fastrcaps_search.training.schedules import Curve
 from tests.report.views import view_of
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ def expanded(told: Sequence[Stretch], progress: float) -> float:
     into = progress - part.start - turn * part.length
     share = into / part.length
     fall = part.first - part.last
-    return {
-        "constant": lambda: part.first,
-        "exponential": lambda: part.first * 0.96 ** (into / part.power),
-        "linear": lambda: part.first - fall * share,
-        "cosine": lambda: part.last + fall * (1 + cos(pi * share)) / 2,
-        "polynomial": lambda: part.last + fall * (1 - share) ** part.power,
-    }[str(part.curve)]()
+    if part.curve is Curve.CONSTANT:
+        return part.first
+    if part.curve is Curve.EXPONENTIAL:
+        return float(part.first * 0.96 ** (into / part.power))
+    if part.curve is Curve.LINEAR:
+        return part.first - fall * share
+    if part.curve is Curve.COSINE:
+        return part.last + fall * (1 + cos(pi * share)) / 2
+    return float(part.last + fall * (1 - share) ** part.power)
 
 
 def parameters_of(policy: LrPolicy) -> TrialParameters:
@@ -136,7 +139,9 @@ def test_trials_with_one_schedule_share_a_line(records: Records) -> None:
 
 def test_a_long_study_keeps_its_lines_short(records: Records) -> None:
     choice = records.parameters_of("warm_restarts")
-    view = view_of(records.study(epochs=3_000), [records.complete(0, 0.9, 9.0, 9.0, choice=choice)])
+    view = view_of(
+        records.study(epochs=3_000), [records.complete(0, 0.9, 9.0, 9.0, choice=choice)]
+    )
     (line,) = view.rates
     # Each cycle needs its two ends.
     assert len(line.epochs) == 6_000

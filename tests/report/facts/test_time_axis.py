@@ -84,9 +84,7 @@ def test_without_a_best_epoch_only_seconds_are_known(growing: TrialRecord) -> No
     assert positions(replace(growing, runs=())) == {TimeAxis.SECONDS: 11.5}
 
 
-def test_measures_that_are_not_finite_are_left_out(
-    records: Records, growing: TrialRecord
-) -> None:
+def test_measures_that_are_not_finite_are_left_out(records: Records, growing: TrialRecord) -> None:
     rows = [(float("nan"), 4_000), *GROWING[1:]]
     found = positions(replace(growing, epochs=epochs_of(records, rows)))
     assert TimeAxis.PAPER not in found

@@ -85,6 +85,7 @@ report.figures = (() => {
       const { data: traces, layout } = structuredClone(variant());
       const laid = report.state.get("paper") && data.overlays[time]?.[name];
       if (laid) {
+        traces[0] = structuredClone(laid.attained);
         traces.push(structuredClone(laid.trace));
         layout.xaxis = structuredClone(laid.xaxis);
         layout.yaxis = structuredClone(laid.yaxis);
@@ -98,6 +99,8 @@ report.figures = (() => {
       if (lines) layout.shapes = lines;
       // Another measure of time or the paper's points bring other ranges; a bound keeps the zoom.
       layout.uirevision = `${time} ${Boolean(laid)}`;
+      // The width of a sheet of A4, or of half of it; the place still has that of the screen.
+      if (paper) layout.width = place.closest(".plots") ? 330 : 680;
       // A finger that scrolls the page must not zoom a figure.
       if (coarse && !layout.scene) layout.dragmode = false;
       // A narrow place needs the camera further away, or the axes' names are cut off.

@@ -48,8 +48,9 @@ report.card = (() => {
 
   const plot = (id, traces, x, y) => {
     const layout = structuredClone(report.data.card.layout);
-    layout.xaxis = { ...layout.xaxis, ...x, title: { ...layout.xaxis.words, text: x.title } };
-    layout.yaxis = { ...layout.yaxis, ...y, title: { ...layout.yaxis.words, text: y.title } };
+    layout.xaxis = { ...layout.xaxis, ...x, title: { ...layout.xaxis.title, text: x.title } };
+    layout.yaxis = { ...layout.yaxis, ...y, title: { ...layout.yaxis.title, text: y.title } };
+    if (matchMedia("print").matches) layout.width = 680;
     const made = report.figures.painted({ data: traces, layout });
     Plotly.react(report.byId(id), made.data, made.layout, { ...report.figures.config, staticPlot: false });
   };
