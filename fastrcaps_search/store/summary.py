@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,7 @@ def summarise(
     target = study.budget if possible is None else min(possible, study.budget)
     counts = Counter(trial.state for trial in trials)
     volume, reference = _conquered(trials)
+    settings = _settings(trials)
     return StudySummary(
         budget=study.budget,
         complete=counts[TrialState.COMPLETE],
@@ -93,9 +94,9 @@ def summarise(
         hypervolume=volume,
         reference_point=reference,
         eta_seconds=_eta_seconds(target, trials, len(leases)),
-        devices=tuple(sorted({setting.device_name for setting in _settings(trials)})),
+        devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
-        torch_versions=tuple(sorted({setting.torch_version for setting in _settings(trials)})),
+        torch_versions=tuple(sorted({setting.torch_version for setting in settings})),
         warnings=_warnings([trial for trial in trials if trial.state is TrialState.COMPLETE]),
     )
 
@@ -215,10 +216,11 @@ def _eta_seconds(target: int, trials: Sequence[TrialRecord], workers: int) -> fl
     return median(lengths) * remaining / max(workers, 1)
 
 
-def _settings(trials: Sequence[TrialRecord]) -> Iterator[RunSetting]:
-    for trial in trials:
-        yield from (run.setting for run in trial.runs)
-        yield from (epoch.setting for epoch in trial.epochs)
+def _settings(trials: Sequence[TrialRecord]) -> set[RunSetting]:
+    # By identity first: epochs share their settings, which are slow to compare.
+    found = {id(run.setting): run.setting for trial in trials for run in trial.runs}
+    found |= {id(epoch.setting): epoch.setting for trial in trials for epoch in trial.epochs}
+    return set(found.values())
 
 
 def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
@@ -227,7 +229,7 @@ def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
 
 def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
     """Why the seconds of complete trials do not compare, if they do not."""
-    settings = set(_settings(complete))
+    settings = _settings(complete)
     mixed: dict[str, Sequence[object]] = {
         "devices": sorted({setting.device_name for setting in settings}),
         "versions of torch": sorted({setting.torch_version for setting in settings}),

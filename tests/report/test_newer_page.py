@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fastrcaps_search.store.records import Values
+from tests.store.workers import until
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -135,7 +136,7 @@ def test_the_process_beside_a_run_writes_the_page_and_ends_with_it(
     store_study(tmp_path / "fastrcaps.db", [Values(0.9, 10.0, 1000.0)], budget=3)
     page = tmp_path / "reports" / "tiny.html"
     with keeping_current(tmp_path) as process:
-        poll(page.exists)
+        until(page.exists)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
         if how == "closed":
             # As when the run is killed: the kernel closes its end of the pipe.
@@ -145,9 +146,3 @@ def test_the_process_beside_a_run_writes_the_page_and_ends_with_it(
             process.terminate()
         assert process.wait(30) == 0
     assert [path.name for path in page.parent.iterdir()] == ["tiny.html"]
-
-
-def poll(holds: Callable[[], bool]) -> None:
-    """Wait until it holds, looking as often as the kernel lets another run."""
-    while not holds():
-        os.sched_yield()

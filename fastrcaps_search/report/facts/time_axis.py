@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -80,12 +80,9 @@ def _run(run: RunRecord, epochs: list[EpochMetrics]) -> Mapping[TimeAxis, float]
     found = {TimeAxis.EPOCHS: float(best)}
     used = [epoch for epoch in epochs if epoch.epoch <= best]
     if len(used) == best:
-        found[TimeAxis.SAMPLES] = _sum(used, lambda epoch: epoch.samples)
-        found[TimeAxis.STEPS] = _sum(used, lambda epoch: epoch.steps)
-        mean = _sum(epochs, lambda epoch: epoch.training_seconds) / len(epochs)
-        found[TimeAxis.PAPER] = best * mean
+        found[TimeAxis.SAMPLES] = float(sum([epoch.samples for epoch in used]))
+        found[TimeAxis.STEPS] = float(sum([epoch.steps for epoch in used]))
+        spent = math.fsum([epoch.training_seconds for epoch in epochs])
+        found[TimeAxis.PAPER] = best * spent / len(epochs)
     return found
 
-
-def _sum(epochs: Iterable[EpochMetrics], of: Callable[[EpochMetrics], float]) -> float:
-    return math.fsum(map(of, epochs))
