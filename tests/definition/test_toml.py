@@ -95,15 +95,11 @@ def test_keys_can_be_left_out(name: str) -> None:
     whole = tomllib.loads(study_toml(definition))
     left = tomllib.loads(study_toml(definition, without=("name", "space", "configuration")))
     assert left == {
-        key: value
-        for key, value in whole.items()
-        if key not in ("name", "space", "configuration")
+        key: value for key, value in whole.items() if key not in ("name", "space", "configuration")
     }
     assert "epochs" in left
     # What the page offers: the same protocol for configurations of the reader's own.
-    again = StudyDefinition.from_dict(
-        {**left, "name": "mine", "configuration": [CONFIGURED]}
-    )
+    again = StudyDefinition.from_dict({**left, "name": "mine", "configuration": [CONFIGURED]})
     assert again == replace(
         definition, name="mine", space=None, configurations=again.configurations
     )
