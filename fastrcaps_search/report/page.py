@@ -43,7 +43,8 @@ def page(view: ReportView) -> str:
     )
     found = payload(view)
     rows = {row["trial"]: row for row in found["rows"]}
-    scripts = [library(), *map(_template, page_scripts())]
+    scripts = [_template(name) for name in page_scripts()]
+    plotly = library()
     states = {trial.state for trial in view.trials}
     return environment.get_template("page.html.j2").render(
         view=view,
@@ -51,10 +52,11 @@ def page(view: ReportView) -> str:
         hardware=HARDWARE,
         states=[state.value for state in TrialState if state in states],
         lanes=len({(span.worker, span.host) for span in view.spans}),
-        policy=_content_policy([_template(PROBE), *scripts]),
+        policy=_content_policy([_template(PROBE), plotly, *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
         style=Markup(_template("page.css")),
         probe=Markup(_template(PROBE)),
+        library=Markup(plotly),
         scripts=[Markup(script) for script in scripts],
         front_json=script_json([rows[trial.number] for trial in view.front]),
         report_json=script_json(found),

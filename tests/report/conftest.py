@@ -318,7 +318,7 @@ def moved(trial: TrialRecord) -> TrialRecord:
 
 
 @pytest.fixture(scope="session")
-def full(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def shared(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """Eleven complete trials, one failed, one running: opened once, for all tests that look."""
     failure = Failure("DivergedError", "diverged at epoch 2", "trace", "a.log")
     trials = [*records.trials(), records.failed(11, failure), records.running(12)]
@@ -329,3 +329,19 @@ def full(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("report") / SHARED
     write_at_fixed_date(path, records.study(budget=13), trials, [records.lease(12)], claims)
     return open_in(browser, path)
+
+
+@pytest.fixture
+def full(shared: Opened) -> Opened:
+    """The shared page as it is when it is opened, whatever was done to it before."""
+    shared.page.evaluate("location.hash = '#time=seconds'")
+    shared.page.evaluate("scrollTo(0, 0)")
+    shared.page.mouse.move(0, 0)
+    return shared
+
+
+@pytest.fixture
+def page(full: Opened) -> Iterator[Page]:
+    """The tab of the shared page, which must not complain of what is done to it."""
+    yield full.page
+    assert full.complaints() == []

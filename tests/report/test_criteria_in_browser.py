@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +27,6 @@ PREFERENCES: list[tuple[Preference, dict[str, Any]]] = [
     (Preference(Rule.KNEE), {"rule": "knee"}),
     (Preference(Rule.WEIGHTS, (3, 0.5, 1)), {"rule": "weights", "weights": [3, 0.5, 1]}),
 ]
-
-
-@pytest.fixture
-def page(full: Opened) -> Iterator[Page]:
-    """The page that all tests look at, as it is when it is opened."""
-    full.page.evaluate("location.hash = '#time=seconds'")
-    full.page.evaluate("scrollTo(0, 0)")
-    full.page.mouse.move(0, 0)
-    yield full.page
-    assert full.complaints() == []
 
 
 def expect_named(page: Page, number: int, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,16 +32,6 @@ RING_IS_ROUND = """([figure, number]) => {
         && Math.abs(yaxis._offset + yaxis.d2p(y[at]) - ring.getAttribute("cy")) < 1));
 }"""
 """Whether the ring in a figure stands around the marker of the trial."""
-
-
-@pytest.fixture
-def page(full: Opened) -> Iterator[Page]:
-    """The page that all tests look at, as it is when it is opened."""
-    full.page.evaluate("location.hash = '#time=seconds'")
-    full.page.evaluate("scrollTo(0, 0)")
-    full.page.mouse.move(0, 0)
-    yield full.page
-    assert full.complaints() == []
 
 
 def point(page: Page, figure: str, number: int) -> tuple[float, float]:

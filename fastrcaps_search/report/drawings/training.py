@@ -97,11 +97,11 @@ def rates(lines: Sequence[RateLine]) -> Drawing:
             "y": list(line.rates),
             "mode": "lines",
             "line": {
-                "color": line.mark.tone.light,
+                "color": line.tone.light,
                 "width": 2,
                 "dash": DASHES[index % len(DASHES)],
             },
-            "name": f"{label(line.mark.policy)}: {text.numbered('trial', line.trials)}",
+            "name": f"{line.lr_policy}: {text.numbered('trial', line.trials)}",
             "hovertemplate": "epoch %{x:.2f}: %{y:.3g}<extra>%{fullData.name}</extra>",
         }
         for index, line in enumerate(lines)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from fastrcaps_search.definition.choices import LrPolicy
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.marks import TEXT, Mark, Tone, mark
+from fastrcaps_search.report.marks import COLOURS, TEXT, Tone, mark
 from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.schedules import Curve, Segment
@@ -95,13 +96,15 @@ class RateLine:
     """A learning-rate schedule.
 
     Attributes:
-        mark: How its policy is drawn.
+        lr_policy: The learning-rate policy.
+        tone: Its colour.
         trials: Numbers of the trials that follow it.
         epochs: Progress in epochs, from 0.
         rates: Learning rate there; two entries of one progress are a restart.
     """
 
-    mark: Mark
+    lr_policy: LrPolicy
+    tone: Tone
     trials: tuple[int, ...]
     epochs: tuple[float, ...]
     rates: tuple[float, ...]
@@ -134,7 +137,9 @@ def rate_lines(plans: Plans, trials: Sequence[TrialRecord]) -> tuple[RateLine, .
     lines = []
     for group in _groups(plans, trials, "rates"):
         epochs, rates = _corners(group.plan.rates.segments, group.plan.samples)
-        lines.append(RateLine(mark(group.parameters[0]), tuple(group.trials), epochs, rates))
+        lr_policy = group.parameters[0].lr_policy
+        numbers = tuple(sorted(group.trials))
+        lines.append(RateLine(lr_policy, COLOURS[lr_policy], numbers, epochs, rates))
     return tuple(lines)
 
 
@@ -144,7 +149,7 @@ def batch_lines(plans: Plans, trials: Sequence[TrialRecord]) -> tuple[BatchLine,
     for group in _groups(plans, trials, "batch_sizes"):
         tones = {mark(parameters).tone for parameters in group.parameters}
         tone = tones.pop() if len(tones) == 1 else TEXT
-        lines.append(BatchLine(tone, tuple(group.trials), group.plan.batch_sizes))
+        lines.append(BatchLine(tone, tuple(sorted(group.trials)), group.plan.batch_sizes))
     return tuple(lines)
 
 

@@ -85,4 +85,3 @@ def _run(run: RunRecord, epochs: list[EpochMetrics]) -> Mapping[TimeAxis, float]
         spent = math.fsum([epoch.training_seconds for epoch in epochs])
         found[TimeAxis.PAPER] = best * spent / len(epochs)
     return found
-

@@ -258,8 +258,11 @@ report.figures = (() => {
   const start = () => {
     for (const name of Object.keys(data.figures)) if (name !== "space") add(name);
     for (const made of all.values()) if (made.name.startsWith("projection-")) made.drawIfStale();
+    const space = () => { if (report.state.get("space")) showSpace(); };
+    space();
     report.selection.listen(() => { for (const made of all.values()) made.mark(); });
     report.state.listen((changed) => {
+      space();
       if (changed.has("time") || changed.has("paper")) redraw((name) => "seconds" in data.figures[name]);
       else if (["min-accuracy", "max-seconds", "max-parameters"].some((key) => changed.has(key))) {
         redraw((name) => name.startsWith("projection-"));

@@ -189,7 +189,7 @@ report.card = (() => {
   };
 
   const draw = () => {
-    if (shown === null) return;
+    if (shown === null || !window.Plotly) return;
     drawCurve(report.byNumber.get(shown));
     drawSchedules(report.byNumber.get(shown));
   };
@@ -207,7 +207,7 @@ report.card = (() => {
     };
     by();
     report.state.listen((changed) => {
-      if (changed.has("by")) { by(); if (shown !== null) drawCurve(report.byNumber.get(shown)); }
+      if (changed.has("by")) { by(); draw(); }
       if (changed.has("trial")) show(report.selection.current());
     });
     report.figures.darkScheme.addEventListener("change", draw);
@@ -215,5 +215,5 @@ report.card = (() => {
     addEventListener("beforeprint", draw);
   };
 
-  return { start, rates, sizes };
+  return { start, draw, rates, sizes };
 })();

@@ -9,6 +9,8 @@
     const paper = report.byId("paper");
     const space = report.byId("show-space");
     const fill = () => {
+      space.hidden = Boolean(state.get("space"));
+      report.byId("space-note").hidden = !space.hidden;
       time.value = state.get("time");
       if (paper) paper.checked = Boolean(state.get("paper"));
       const has = report.data.overlays[state.get("time")];
@@ -28,13 +30,8 @@
     fill();
     time.addEventListener("input", () => state.set({ time: time.value }));
     paper?.addEventListener("input", () => state.set({ paper: paper.checked ? "1" : "" }));
-    const openSpace = () => { space.hidden = true; report.byId("space-note").hidden = false; report.figures.showSpace(); };
     space.addEventListener("click", () => state.set({ space: "1" }));
-    if (state.get("space")) openSpace();
-    state.listen((changed) => {
-      fill();
-      if (changed.has("space") && state.get("space")) openSpace();
-    });
+    state.listen(fill);
   };
 
   // In a figure the arrows go from trial to trial along its axes; in a table from row to row.
@@ -132,12 +129,21 @@
   };
 
   report.criteria.start();
-  report.figures.start();
   report.card.start();
   report.table.start();
   switches();
   keys();
   links();
   watch();
-  document.documentElement.dataset.ready = "1";
+
+  // Plotly takes a second or two to start: words, tables and choice are there before it.
+  const drawFigures = () => {
+    const library = report.make("script", { textContent: report.byId("plotly").textContent });
+    document.head.append(library);
+    report.figures.start();
+    report.card.draw();
+    document.documentElement.dataset.ready = "1";
+  };
+  if (document.hidden) setTimeout(drawFigures);
+  else requestAnimationFrame(() => setTimeout(drawFigures));
 })();
