@@ -241,6 +241,8 @@ def test_page_and_commands_of_a_stored_study_agree(
             run_cli(tmp_path, "select", "--study", "tiny", *flags, "--json").stdout
         )
         expect_named(page, selected["trial"], selected["why"])
+        words = page.locator("#answer-command").inner_text().split()
+        assert words == ["fastrcaps-search", "select", "--study", "tiny", *flags]
         # The card's own line names that trial again.
         line = page.locator("#card-commands code").first.inner_text()
         again = run_cli(tmp_path, *line.split()[1:], "--json")

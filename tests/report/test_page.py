@@ -17,7 +17,8 @@ import pytest
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.page import page, page_scripts, script_json
+from fastrcaps_search.report.marks import contrast
+from fastrcaps_search.report.page import TEMPLATES, page, page_scripts, script_json
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.summary import front_rows, trial_rows
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
@@ -238,3 +239,28 @@ def test_sections_come_with_what_they_say(
         assert words in markup
     for words in hidden:
         assert words not in markup
+
+
+def css_colours() -> list[dict[str, str]]:
+    """The colours of the style sheet by name: on a light page, and on a dark one."""
+    style = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\n\s*\}", style, flags=re.DOTALL)[:2]
+    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6});", block)) for block in blocks)
+    return [light, {**light, **dark}]
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(place: int) -> None:
+    # WCAG 2.2, criteria 1.4.3 (text) and 1.4.11 (what bounds a field).
+    colours = css_colours()[place]
+    for text, backs in {
+        "text": ("page", "card", "marked", "warn-back"),
+        "muted": ("page", "card", "marked"),
+        "link": ("page", "card", "marked", "warn-back"),
+        "bad": ("card", "marked"),
+        "card": ("link",),
+    }.items():
+        for back in backs:
+            assert contrast(colours[text], colours[back]) >= 4.5, (text, back)
+    for back in ("page", "card"):
+        assert contrast(colours["line"], colours[back]) >= 3, back

@@ -77,17 +77,21 @@ report.criteria = (() => {
     } else {
       place.replaceChildren(link(found.number), `: ${found.why}.`);
     }
+    report.byId("answer-command").textContent = report.commands.choose(flags());
     for (const name of Object.keys(fields)) {
       report.byId(name).setAttribute("aria-invalid", wrong(name));
       report.byId(`${name}-wrong`).textContent = wrong(name) ? `Must be ${fields[name].says}.` : "";
     }
   };
 
-  // The words that make `select` name what the page names.
-  const flags = () => Object.entries(fields)
-    .filter(([name]) => bound(name) !== null)
-    .map(([name, { flag, key }]) => `${flag} ${bounds()[key]}`)
-    .concat(report.state.get("prefer") === "accuracy" ? [] : [`--prefer ${report.state.get("prefer")}`]);
+  // The words with which `select` names what the page names.
+  const flags = () => {
+    const words = Object.keys(fields)
+      .filter((name) => bound(name) !== null)
+      .flatMap((name) => [fields[name].flag, report.state.get(name).trim()]);
+    if (preference().rule === "accuracy") return words;
+    return [...words, "--prefer", report.state.get("prefer")];
+  };
 
   const fill = () => {
     for (const name of [...Object.keys(fields), "prefer"]) {
@@ -123,5 +127,5 @@ report.criteria = (() => {
     });
   };
 
-  return { start, bounds, flags };
+  return { start, bounds };
 })();

@@ -5,20 +5,29 @@ report.commands = (() => {
   // Quoted for a POSIX shell where a shell would read more into it.
   const quoted = (word) =>
     /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-  const storage = study.storage === "" ? [] : ["--storage", study.storage.startsWith("$") ? `"${study.storage}"` : quoted(study.storage)];
+  // A variable of the shell must stay one.
+  const place = study.storage.startsWith("$") ? `"${study.storage}"` : quoted(study.storage);
+  const storage = study.storage === "" ? [] : ["--storage", place];
 
   const line = (...words) => ["fastrcaps-search", ...words].join(" ");
+
+  const choose = (flags) =>
+    line("select", "--study", quoted(study.name), ...storage, ...flags.map(quoted));
 
   // Bounds at the trial's own values: nothing on the front but its equals fits them.
   const select = (trial) => {
     const { accuracy, training_seconds: seconds, parameters } = trial.values;
-    return line(
-      "select", "--study", quoted(study.name), ...storage, "--min-accuracy", accuracy,
-      "--max-seconds", seconds, "--max-parameters", parameters,
-    );
+    return choose([
+      "--min-accuracy", String(accuracy), "--max-seconds", String(seconds),
+      "--max-parameters", String(parameters),
+    ]);
   };
 
-  const named = (trial) => `${study.name}-trial-${trial.number}`.slice(-64);
+  // A study's name has at most 64 characters.
+  const named = (trial) => {
+    const ending = `-trial-${trial.number}`;
+    return study.name.slice(0, 64 - ending.length) + ending;
+  };
   const toml = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
   const file = (trial) => [
     `name = ${toml(named(trial))}`,
@@ -31,5 +40,5 @@ report.commands = (() => {
   const repeat = (trial) =>
     line("run", "--study", quoted(`${named(trial)}.toml`), "--trials", 1, "--seed", study.seed);
 
-  return { select, repeat, file, fileName: (trial) => `${named(trial)}.toml`, line, storage, quoted };
+  return { choose, select, repeat, file, fileName: (trial) => `${named(trial)}.toml` };
 })();
