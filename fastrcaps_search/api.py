@@ -109,7 +109,7 @@ def select_trial(
     prefer: str = "accuracy",
     storage: str | None = None,
 ) -> dict[str, Any]:
-    """The trial on the front that fits the bounds best, as ``select --json`` prints it.
+    """The trial on the front that x, as ``select --json`` prints it.
 
     Args:
         study: The study.

@@ -119,7 +119,7 @@ COMMANDS = (
     ),
     Command(
         "report",
-        "Write the HTML page of a study again.",
+        "Write the page of a study again, keep it current, or write images and tables.",
         "report --study mnist-mini --out mini.html",
         flags.report,
         "report",

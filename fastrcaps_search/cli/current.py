@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ MODULE = "fastrcaps_search.cli.current"
 def kept_current(name: str, location: Location) -> Iterator[Path]:
     """Keep the page current meanwhile; where it is.
 
-    What goes wrong there is not said: the page is written again at the end of the run.
+    What goes wrong there is not said: the run writes the page itself when it ends.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", MODULE, name],
@@ -62,13 +63,17 @@ def main(name: str) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
     location = chosen_location(None)
     known: StoredStudy | None = None
-    while not _ended(PAUSE_SECONDS if known else 0.0):
+    pause_seconds = 0.0
+    while not _ended(pause_seconds):
+        began = time.monotonic()
         # An outage or a full disk: the next look may find it mended.
         with contextlib.suppress(FastrcapsError):
             found = read_study(location, name)
             if known is None or changed(known, found):
                 write_report(found, path=page_path(name))
             known = found
+        # The page of a long study takes seconds: it must not be written all the time.
+        pause_seconds = max(PAUSE_SECONDS, 10 * (time.monotonic() - began))
 
 
 def _ended(seconds: float) -> bool:

@@ -35,20 +35,29 @@ def report(arguments: argparse.Namespace) -> int:
     files = _files(arguments, name)
     known = read_study(location, name)
     _write(known, files)
-    while arguments.watch and in_progress(known):
+    over = not arguments.watch
+    while not over:
+        # Once more after the last trial: it is then that the front meets the test set.
+        over = not known.in_progress
         time.sleep(PAUSE_SECONDS)
         found = _glance(location, name)
         if found is not None and changed(known, found):
             known = found
             _write(known, files)
+        over = over and not known.in_progress
     return 0
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
     suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
-    implied = (suffix,) if suffix in set(Format) else (Format.HTML,)
-    forms = arguments.format or tuple(map(Format, implied))
+    implied = Format(suffix) if suffix in set(Format) else Format.HTML
+    forms = arguments.format or (implied,)
+    if suffix in set(Format) and forms != (implied,):
+        raise UsageError(
+            f"--out must end as its format does, got {arguments.out} for "
+            f"{', '.join(forms)}; leave out one of --out and --format"
+        )
     if arguments.out and len(forms) > 1:
         raise UsageError(
             f"--out must be left out with several formats, got {arguments.out}; "
@@ -96,13 +105,6 @@ def read_study(location: Location, name: str) -> StoredStudy:
         store.close()
 
 
-def in_progress(stored: StoredStudy) -> bool:
-    """Whether trials are still to come."""
-    finished = sum(trial.is_finished for trial in stored.trials)
-    budget = stored.study.budget
-    return finished < min(stored.possible or budget, budget)
-
-
 def changed(before: StoredStudy, after: StoredStudy) -> bool:
     """Whether a report would say something new."""
     return _state(before) != _state(after)
@@ -116,10 +118,10 @@ def _state(stored: StoredStudy) -> object:
     )
 
 
-def _storage_words(location: Location) -> str:
-    """What finds the database again: a server by the variable, since its URL may hold secrets."""
+def _storage_words(location: Location) -> str | None:
+    """What finds the database again; nothing of a server, whose URL may hold secrets."""
     if location.path is None:
-        return "$FASTRCAPS_STORAGE"
+        return None
     here = Path.cwd()
     if location.path == here / DEFAULT_STORAGE:
         return ""

@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,11 +17,12 @@ from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import page_path, read_study
 from fastrcaps_search.definition.load import load_study, stored_name
-from fastrcaps_search.errors import InterruptedRunError, RunError
+from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun, WorkRequest
 from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.summary import front_rows
 
 
@@ -42,6 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             page = kept_current(study.study.name, request.location)
             _train_what_is_left(study, arguments, meanwhile=page)
+        except FastrcapsError:
+            # The page says how far it came; whether it can be written is not the news now.
+            with suppress(FastrcapsError):
+                _write_page(study.study, request)
+            raise
+        else:
             return _end(study, request)
         finally:
             study.close()
@@ -119,10 +127,15 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
         output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
-    path = page_path(outcome.study.name)
-    write_report(read_study(request.location, outcome.study.name), path=path)
-    print(f"\nreport: {path}")
+    print(f"\nreport: {_write_page(outcome.study, request)}")
     return _judge(outcome)
+
+
+def _write_page(study: StudyRecord, request: RunRequest) -> Path:
+    """Write the page; where it is."""
+    path = page_path(study.name)
+    write_report(read_study(request.location, study.name), path=path)
+    return path
 
 
 def _judge(outcome: RunOutcome) -> int:

@@ -121,3 +121,6 @@ PARAMETER_CHECKS: dict[str, Any] = {
     "batch_size": _batch_size,
 }
 """Check of one value of each parameter: ``(value, key) -> typed value``."""
+
+PARAMETER_NAMES = tuple(PARAMETER_CHECKS)
+"""Every parameter, in the order of tables."""

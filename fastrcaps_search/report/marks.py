@@ -27,6 +27,8 @@ CARD = Tone("#ffffff", "#1b1e23")
 """Background of figures; a test holds every other tone to its contrast with it."""
 TEXT = Tone("#22262b", "#e7e9ec")
 MUTED = Tone("#596069", "#a5adb7")
+VEIL = Tone("#59606924", "#a5adb724")
+"""The muted colour, see-through: what many lines cover together."""
 GRID = Tone("#e4e6e8", "#30353c")
 ATTAINED = Tone("#6b7480", "#8f99a5")
 """The line around what is attained."""
@@ -104,7 +106,7 @@ def mark(parameters: TrialParameters) -> Mark:
 
 def dark_colours() -> dict[str, str]:
     """The dark colour for each light one; light colours are unique."""
-    tones = (CARD, TEXT, MUTED, GRID, ATTAINED, ACCENT, BAD, *COLOURS.values())
+    tones = (CARD, TEXT, MUTED, VEIL, GRID, ATTAINED, ACCENT, BAD, *COLOURS.values())
     return {tone.light: tone.dark for tone in tones}
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from fastrcaps_search.report import text
 from fastrcaps_search.report.facts.paper import HARDWARE
 from fastrcaps_search.report.facts.projections import PAIRS
+from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.facts.view import ReportView
 from fastrcaps_search.report.library import library
 from fastrcaps_search.report.payload import payload
@@ -50,9 +51,10 @@ def page(view: ReportView) -> str:
         view=view,
         pairs=PAIRS,
         hardware=HARDWARE,
+        most_shown=MOST_SHOWN,
         states=[state.value for state in TrialState if state in states],
         lanes=len({(span.worker, span.host) for span in view.spans}),
-        policy=_content_policy([_template(PROBE), plotly, *scripts]),
+        content_policy=_content_policy([_template(PROBE), plotly, *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
         style=Markup(_template("page.css")),
         probe=Markup(_template(PROBE)),

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from fastrcaps_search.definition.parameters import PARAMETER_NAMES
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.report.drawings import axes
 from fastrcaps_search.report.drawings.base import drawing
 from fastrcaps_search.report.drawings.figures import figures, overlays
 from fastrcaps_search.report.facts.certainty import ranges
 from fastrcaps_search.report.facts.schedules import phases, stretches
-from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.trials import TrialView
 from fastrcaps_search.report.facts.view import ReportView
 from fastrcaps_search.report.marks import MUTED, TEXT, dark_colours
-from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.records import RunRecord, TrialState
 from fastrcaps_search.store.summary import trial_row
 from fastrcaps_search.training.policy import TrainingPlan
+from fastrcaps_search.training.schedules import DECAY
 
 MOST_EPOCHS = 300_000
 """Stored epochs up to which the page carries every learning curve."""
@@ -50,17 +51,17 @@ def payload(view: ReportView) -> dict[str, Any]:
         ],
         "schedules": [_schedule(distinct[place]) for place in range(len(distinct))],
         "fronts": {axis.value: list(front.numbers) for axis, front in view.fronts.items()},
-        "axes": {axis.value: {"title": axis.words, "unit": axis.unit} for axis in TimeAxis},
+        "axes": [axis.value for axis in view.fronts],
         "marks": [
             {
                 "policy": mark.policy,
                 "light": mark.tone.light,
                 "dark": mark.tone.dark,
                 "outline": mark.outline,
-                "symbol": mark.symbol,
             }
             for mark in view.marks
         ],
+        "parameters": PARAMETER_NAMES,
         "figures": figures(view),
         "overlays": overlays(view),
         "card": _card_figure(),
@@ -76,8 +77,9 @@ def _study(view: ReportView) -> dict[str, Any]:
         "epochs": definition.epochs,
         "units": UNITS,
         "unknown": UNKNOWN,
-        "storage": view.stored.storage,
-        "written": view.written_at.timestamp(),
+        "decay": DECAY,
+        "storage": view.stored.storage or "",
+        "onServer": view.stored.storage is None,
         "inProgress": view.in_progress,
         "file": study_toml(definition, without=("name", "space", "configuration")),
     }
@@ -110,10 +112,9 @@ def _more(trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
         "sharing": sorted({epoch.sharing for epoch in record.epochs}),
         "runs": [_run(trial, run, curves=curves) for run in record.runs],
         "claims": len({epoch.token for epoch in record.epochs}),
-        "wall": None if record.finished_at is None else record.finished_at - record.created_at,
     }
     failure = record.failure
-    if failure is not None and "reason" in trial_row(record):
+    if failure is not None and record.state is TrialState.FAILED:
         found["failure"] = {
             "kind": failure.kind,
             "trace": failure.trace[-MOST_TRACE:],
@@ -130,9 +131,6 @@ def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
         "precision": run.setting.precision,
         "threads": run.setting.threads,
         "bitEqual": run.bit_equal,
-        "best": run.best_epoch,
-        "accuracy": _known(run.accuracy),
-        "seconds": _known(run.training_seconds),
     }
     if curves:
         epochs = [epoch.metrics for epoch in trial.record.epochs if epoch.run == run.run]
@@ -142,11 +140,6 @@ def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
         found["longest"] = longest
         found["spent"] = _packed([spent / (longest or 1.0) for spent in seconds], UNITS)
     return found
-
-
-def _known(value: float | None) -> float | None:
-    """The value, or none where JSON has no word for it."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _packed(fractions: Sequence[float], units: int) -> str:
@@ -172,7 +165,6 @@ def _schedule(plan: TrainingPlan) -> dict[str, Any]:
             for part in stretches(plan)
         ],
         "sizes": phases(plan),
-        "samples": plan.samples,
     }
 
 

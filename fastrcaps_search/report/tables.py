@@ -6,13 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
-from fastrcaps_search.definition.parameters import TrialParameters
-
-PARAMETERS = tuple(field.name for field in fields(TrialParameters))
+from fastrcaps_search.definition.parameters import PARAMETER_NAMES
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -25,7 +22,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
     Truth is ``true`` or ``false`` and what is not known is empty.
     """
-    used = [name for name in PARAMETERS if any(name in row["params"] for row in rows)]
+    used = [name for name in PARAMETER_NAMES if any(name in row["params"] for row in rows)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(

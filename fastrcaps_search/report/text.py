@@ -58,3 +58,17 @@ def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
 def listed(words: Iterable[object]) -> str:
     """``a, b``, or a dash for none."""
     return ", ".join(map(str, words)) or NOTHING
+
+
+def choice(value: object) -> str:
+    """The value of a parameter, or a dash where it does not apply."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def rank(value: object) -> tuple[float, str]:
+    """What sorts the values of a parameter: numbers by size, words by letters."""
+    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))

@@ -334,6 +334,8 @@ def shared(records: Records, browser: Browser, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def full(shared: Opened) -> Opened:
     """The shared page as it is when it is opened, whatever was done to it before."""
+    # What an earlier test has set is written first, or it would be written over this.
+    shared.page.evaluate("dispatchEvent(new Event('pagehide'))")
     shared.page.evaluate("location.hash = '#time=seconds'")
     shared.page.evaluate("scrollTo(0, 0)")
     shared.page.mouse.move(0, 0)

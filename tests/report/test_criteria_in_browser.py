@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from playwright.sync_api import Page, expect
 from fastrcaps_search.front.choice import Candidate, NothingFits, Selection, choose
 from fastrcaps_search.front.criteria import Criteria, Preference, Rule
 from fastrcaps_search.store.records import TrialRecord, Values
+from tests.report.addresses import expect_fragment
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -47,8 +49,8 @@ def test_bounds_and_preference_name_a_trial_and_stand_in_the_address(page: Page)
     expect_named(page, 7, "shortest training time of the 3 trials on the front that fit")
     page.get_by_label("at least accuracy").fill("94.4%")
     expect_named(page, 8, "shortest training time of the 2 trials on the front that fit")
-    assert page.evaluate("location.hash") == (
-        "#min-accuracy=94.4%25&max-seconds=105&max-parameters=1841712&prefer=time"
+    expect_fragment(
+        page, "#min-accuracy=94.4%25&max-seconds=105&max-parameters=1841712&prefer=time"
     )
     for figure, lines in (
         ("#projection-time-accuracy", 2),
@@ -58,7 +60,7 @@ def test_bounds_and_preference_name_a_trial_and_stand_in_the_address(page: Page)
         expect(page.locator(f"{figure} .shapelayer path")).to_have_count(lines)
     page.get_by_role("button", name="clear").click()
     expect_named(page, 5, "highest accuracy of the 5 trials on the front")
-    assert page.evaluate("location.hash") == ""
+    expect_fragment(page, "")
 
 
 def test_when_none_fits_the_nearest_ones_are_named(page: Page) -> None:
@@ -103,13 +105,14 @@ def test_a_link_shows_the_same_view(
     page.get_by_label("prefer").select_option("knee")
     page.get_by_label("Training time as").select_option("steps")
     page.locator("#trials-table tr[data-trial='10'] button").click()
-    page.get_by_label("Search").fill("decay")
+    page.get_by_role("searchbox").fill("decay")
+    expect(page).to_have_url(re.compile("filter=decay"))
     fragment = page.evaluate("location.hash")
     other = open_page(full.path, fragment=fragment)
     expect(other.page.get_by_label("at most parameters")).to_have_value("1600000")
     expect(other.page.get_by_label("prefer")).to_have_value("knee")
     expect(other.page.get_by_label("Training time as")).to_have_value("steps")
-    expect(other.page.get_by_label("Search")).to_have_value("decay")
+    expect(other.page.get_by_role("searchbox")).to_have_value("decay")
     expect(other.page.locator("#card")).to_have_attribute("data-trial", "10")
     assert other.trials("trials-table") == [3, 10]
     assert other.page.locator("#answer").inner_text() == page.locator("#answer").inner_text()

@@ -283,7 +283,7 @@ def test_small_studies_have_a_calm_page(
     opened.draw_all()
     places = page.locator(".plot:not(#space)")
     assert places.count() == page.locator(".plot:has(.main-svg)").count() == figures
-    words = set(page.locator(".columns").inner_text().lower().split())
+    words = set(page.locator("main").inner_text().lower().split())
     assert not words & {"nan", "none", "undefined", "inf", "null"}
     if not front:
         started = "No trial has started yet." if kind == "empty" else "No trial is complete yet"

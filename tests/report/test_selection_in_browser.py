@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +14,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.report.facts.view import StoredStudy
+from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.training.policy import training_plan
+from tests.report.addresses import expect_fragment
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -81,11 +85,11 @@ def test_clicking_a_marker_picks_the_trial_and_says_so_in_the_address(page: Page
     page.mouse.click(*point(page, BY_SIZE, 9))
     page.mouse.move(5, 5)
     expect_marked(page, 9)
-    assert page.evaluate("location.hash") == "#trial=9"
+    expect_fragment(page, "#trial=9")
     expect(page.locator("#card-title .badge")).to_have_text(["front", "picked"])
     page.keyboard.press("Escape")
     expect_marked(page, 5)
-    assert page.evaluate("location.hash") == ""
+    expect_fragment(page, "")
 
 
 def test_rows_of_both_tables_point_and_pick(page: Page) -> None:
@@ -94,7 +98,7 @@ def test_rows_of_both_tables_point_and_pick(page: Page) -> None:
     page.locator("#trials-table tr[data-trial='3'] button").click()
     page.mouse.move(5, 5)
     expect_marked(page, 3)
-    assert page.evaluate("location.hash") == "#trial=3"
+    expect_fragment(page, "#trial=3")
 
 
 def test_keys_go_along_the_axes(page: Page) -> None:
@@ -221,7 +225,7 @@ def test_the_card_draws_curve_and_schedules(page: Page, records: Records) -> Non
     expect(page.locator("#card-curve .xtitle")).to_have_text("training seconds")
     spent = [104.4 / 5 * epoch for epoch in range(1, 6)]
     assert drawn(page, "card-curve")[0] == pytest.approx(spent, rel=1e-4)
-    assert "by=seconds" in page.evaluate("location.hash")
+    expect(page).to_have_url(re.compile(re.escape("by=seconds")))
 
     plan = training_plan(records.study().definition, trial.parameters)
     epochs, rates = drawn(page, "card-rate")
@@ -308,6 +312,28 @@ def test_the_command_lines_are_those_of_the_trial(
         check=True,
     )
     assert "valid; 1 configurations" in listed.stdout
+
+
+@pytest.mark.parametrize(
+    ("storage", "words"),
+    [
+        ("", ""),
+        ("a b.db", " --storage 'a b.db'"),
+        ("$(touch x).db", " --storage '$(touch x).db'"),
+        (None, ' --storage "${FASTRCAPS_STORAGE:?}"'),
+    ],
+)
+def test_the_command_lines_name_the_database(
+    records: Records,
+    tmp_path: Path,
+    open_page: Callable[..., Opened],
+    storage: str | None,
+    words: str,
+) -> None:
+    path = tmp_path / "page.html"
+    write_report(StoredStudy(records.study(), records.trials()[:1], storage=storage), path=path)
+    line = open_page(path).page.locator("#answer-command").inner_text()
+    assert line == f"fastrcaps-search select --study mnist-mini{words}"
 
 
 def test_a_failure_shows_its_trace_as_it_is(

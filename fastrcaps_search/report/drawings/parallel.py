@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastrcaps_search.definition.parameters import PARAMETER_NAMES
 from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing, faint, label
 from fastrcaps_search.report.drawings.traces import MANY, by_look
-from fastrcaps_search.report.facts.importance import PARAMETERS as NAMES
 from fastrcaps_search.report.facts.projections import ACCURACY, PARAMETERS, TIME, Front
 from fastrcaps_search.report.facts.trials import TrialView
 from fastrcaps_search.report.marks import CARD, GRID, MUTED, TEXT
@@ -120,9 +120,9 @@ def _choices(trials: Sequence[TrialView], front: Front) -> list[_Rail]:
     order = sorted(front.rows, key=lambda number: front.rows[number][ACCURACY])
     share = {number: place / max(len(order) - 1, 1) - 0.5 for place, number in enumerate(order)}
     found = []
-    for name in NAMES:
+    for name in PARAMETER_NAMES:
         values = {trial.number: getattr(trial.record.parameters, name) for trial in trials}
-        distinct = sorted(set(values.values()) - {None}, key=_place)
+        distinct = sorted(set(values.values()) - {None}, key=text.rank)
         absent = [None] if None in values.values() else []
         levels = [*absent, *distinct]
         if len(levels) < 2:
@@ -141,19 +141,7 @@ def _choices(trials: Sequence[TrialView], front: Front) -> list[_Rail]:
 
 def _ticks(levels: Sequence[Any], heights: Mapping[Any, float]) -> tuple[tuple[float, str], ...]:
     shown = levels if len(levels) <= 12 else (levels[0], levels[-1])
-    return tuple((heights[value], label(_word(value))) for value in shown)
-
-
-def _place(value: Any) -> tuple[float, str]:  # noqa: ANN401 - values of any parameter
-    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
-
-
-def _word(value: object) -> str:
-    if value is None:
-        return text.NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return tuple((heights[value], label(text.choice(value))) for value in shown)
 
 
 def _objectives(front: Front) -> list[_Rail]:

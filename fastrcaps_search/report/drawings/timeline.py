@@ -56,7 +56,7 @@ def _take_overs(spans: Sequence[Span], lanes: Mapping[str, int], *, several: boo
         "x": [_when(span.start) for span in spans],
         "y": [lanes[_lane(span, several=several)] for span in spans],
         "customdata": [span.trial for span in spans],
-        "text": [_words(span) for span in spans],
+        "text": [_words(span, several=several) for span in spans],
         "hovertemplate": "%{text}<extra></extra>",
         "name": "taken over or continued",
         "marker": {"symbol": "triangle-right", "size": 11, "color": TEXT.light},
@@ -73,7 +73,7 @@ def _bars(spans: Sequence[Span], lanes: Mapping[str, int], *, several: bool) -> 
         "y": [lanes[_lane(span, several=several)] for span in spans],
         "width": BAR,
         "customdata": [span.trial for span in spans],
-        "text": [_words(span) for span in spans],
+        "text": [_words(span, several=several) for span in spans],
         "textposition": "none",
         "hovertemplate": "%{text}<extra></extra>",
     }
@@ -83,11 +83,11 @@ def _lane(span: Span, *, several: bool) -> str:
     return f"{span.worker} on {span.host}" if several else span.worker
 
 
-def _words(span: Span) -> str:
+def _words(span: Span, *, several: bool) -> str:
     again = f", claim {span.token}" if span.took_over else ""
     return (
         f"<b>trial {span.trial}</b>{again}: {span.how}<br>"
-        f"{label(span.worker)} on {label(span.host)}, {text.duration(span.end - span.start)}"
+        f"{label(_lane(span, several=several))}, {text.duration(span.end - span.start)}"
     )
 
 

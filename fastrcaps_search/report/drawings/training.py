@@ -9,9 +9,7 @@ from fastrcaps_search.report.drawings import axes
 from fastrcaps_search.report.drawings.base import DASHES, FAINT, Drawing, Trace, drawing, label
 from fastrcaps_search.report.facts.curves import Band, Curves, LearningCurve
 from fastrcaps_search.report.facts.schedules import BatchLine, RateLine
-from fastrcaps_search.report.marks import MUTED
-
-BAND_OPACITY = 0.14
+from fastrcaps_search.report.marks import MUTED, VEIL
 
 
 def learning_curves(curves: Curves) -> Drawing:
@@ -65,7 +63,7 @@ def _band(band: Band) -> list[Trace]:
     xs = list(band.epochs)
     low, lower, middle, upper, high = (list(level) for level in band.levels)
     edge = {"type": "scatter", "x": xs, "mode": "lines", "line": {"width": 0}}
-    fill = {"fill": "tonexty", "fillcolor": _faint(MUTED.light), "hoverinfo": "skip"}
+    fill = {"fill": "tonexty", "fillcolor": VEIL.light, "hoverinfo": "skip"}
     return [
         {**edge, "y": low, "hoverinfo": "skip"},
         {**edge, "y": high, **fill},
@@ -75,15 +73,10 @@ def _band(band: Band) -> list[Trace]:
             **edge,
             "y": middle,
             "line": {"width": 1.5, "color": MUTED.light, "dash": "dot"},
-            "hovertemplate": f"median of {band.runs:,} runs off the front<br>epoch %{{x}}: "
+            "hovertemplate": f"median of {band.runs:,} other runs<br>epoch %{{x}}: "
             "%{y:.2%}<extra></extra>",
         },
     ]
-
-
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{BAND_OPACITY})"
 
 
 def rates(lines: Sequence[RateLine]) -> Drawing:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.facts.trials import TrialView
-from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
+from fastrcaps_search.store.records import RunRecord, Values
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
-MOST_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certai
         split, images = "test set", data_facts.test_size(definition.data_set)
     else:
         split, images = "validation split", data_facts.validation_size(definition.data_set)
-    rows = [_row(trial, images) for trial in front if trial.values is not None]
+    rows = [_row(trial, trial.values, images) for trial in front if trial.values is not None]
     if not rows:
         return None
     counts = [len(trial.record.runs) for trial in front]
@@ -72,14 +71,13 @@ def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certai
         largest_runs=max(counts),
         fewest_runs=min(counts),
         indistinct=sum(row.interval[1] >= highest for row in rows[1:]),
-        rows=tuple(rows[:MOST_ROWS]),
+        rows=tuple(rows[:MOST_SHOWN]),
     )
 
 
-def _row(trial: TrialView, images: int) -> CertaintyRow:
-    accuracy = trial.values.accuracy if trial.values is not None else math.nan
+def _row(trial: TrialView, values: Values, images: int) -> CertaintyRow:
     runs = _finite(run.accuracy for run in trial.record.runs)
-    return CertaintyRow(trial, accuracy, wilson(accuracy, images), runs)
+    return CertaintyRow(trial, values.accuracy, wilson(values.accuracy, images), runs)
 
 
 def _finite(values: Iterable[float | None]) -> tuple[float, ...]:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastrcaps_search.report.facts.trials import TrialView
+from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
 
-MOST_FRONT_LINES = 24
 MOST_FAINT_LINES = 60
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -62,8 +61,8 @@ def curves(trials: Sequence[TrialView], front: Sequence[TrialView]) -> Curves | 
         trials: All trials.
         front: Those on the front, in its order.
     """
-    shown = {trial.number for trial in front[:MOST_FRONT_LINES]}
-    front_lines = [line for trial in front[:MOST_FRONT_LINES] for line in _of(trial)]
+    shown = {trial.number for trial in front[:MOST_SHOWN]}
+    front_lines = [line for trial in front[:MOST_SHOWN] for line in _of(trial)]
     others = [line for trial in trials if trial.number not in shown for line in _of(trial)]
     if not front_lines and not others:
         return None

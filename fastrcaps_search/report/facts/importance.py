@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
-from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ FEWEST_BEST = 5
 SHARE_OF_BEST = 0.1
 MOST_CHOICES = 40
 """Values above which those of a parameter are not listed one by one."""
-PARAMETERS = tuple(field.name for field in fields(TrialParameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Importance:
         parameters: Names, the most important for any objective first.
         shares: For each objective, by parameter: shares that add up to 1, or all 0 where nothing
             tells the best trials from the others.
-        best: How many trials count as the best ones in each objective.
+        best: How many trials count as the best ones in each objective, but for ties.
     """
 
     parameters: tuple[str, ...]
@@ -56,8 +56,9 @@ class Effect:
 def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance | None:
     """Importance by PED-ANOVA (Watanabe et al., IJCAI 2023), as Optuna computes it.
 
-    It says in which parameters the best tenth in an objective (at least five trials) differs from
-    all. PED-ANOVA takes low targets as good, so an objective to maximise is negated.
+    A parameter that not all trials have comes by condPED-ANOVA (arXiv:2601.20800). It says in
+    which parameters the best tenth in an objective, at least five trials and those that tie with
+    them, differs from all. It takes low targets as good, so an objective to maximise is negated.
 
     Args:
         study: The study.
@@ -66,7 +67,7 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
     Returns:
         ``None`` with too few trials or nothing varied.
     """
-    varied = [key for key in PARAMETERS if len({_of(trial, key) for trial in trials}) > 1]
+    varied = [key for key in PARAMETER_NAMES if len({_of(trial, key) for trial in trials}) > 1]
     if len(trials) < FEWEST_TRIALS or not varied:
         return None
     best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
@@ -142,32 +143,23 @@ def _shares(found: Mapping[str, float]) -> dict[str, float]:
 def effects(trials: Sequence[TrialRecord]) -> tuple[Effect, ...]:
     """Medians of trials with finite values, by each value of each parameter that varies."""
     found = []
-    for key in PARAMETERS:
+    for key in PARAMETER_NAMES:
         groups: dict[object, list[Values]] = {}
         for trial in trials:
             if trial.values is not None:
                 groups.setdefault(_of(trial, key), []).append(trial.values)
         groups.pop(None, None)
-        if 1 < len(groups) <= MOST_CHOICES:
+        repeats = any(len(values) > 1 for values in groups.values())
+        if repeats and 1 < len(groups) <= MOST_CHOICES:
             found += [
-                Effect(key, _word(value), len(values), _medians(values))
-                for value, values in sorted(groups.items(), key=lambda item: _place(item[0]))
+                Effect(key, text.choice(value), len(values), _medians(values))
+                for value, values in sorted(groups.items(), key=lambda item: text.rank(item[0]))
             ]
     return tuple(found)
 
 
 def _of(trial: TrialRecord, key: str) -> object:
     return getattr(trial.parameters, key)
-
-
-def _place(value: object) -> tuple[float, str]:
-    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _medians(values: Sequence[Values]) -> Values:

@@ -30,11 +30,6 @@ class TimeAxis(StrEnum):
         """As the page's list of choices names it."""
         return _CHOICES.get(self, self.words)
 
-    @property
-    def unit(self) -> str:
-        """What follows a value."""
-        return "s" if self in (TimeAxis.SECONDS, TimeAxis.PAPER) else str(self)
-
 
 _TITLES = {
     TimeAxis.SECONDS: "training time (s)",

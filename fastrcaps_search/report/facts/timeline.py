@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,22 +48,33 @@ class Span:
 
 
 def spans(
-    trials: Sequence[TrialRecord], claims: Iterable[ClaimRecord], *, now: float
+    trials: Sequence[TrialRecord],
+    claims: Iterable[ClaimRecord],
+    *,
+    held: Collection[int],
+    now: float,
 ) -> tuple[Span, ...]:
-    """All spans by start; ``now`` ends those that still run.
+    """All spans by start.
 
     A claim after the end of its trial, to read the test accuracy, is none of training. A trial of
     a release that kept no claims has no span.
+
+    Args:
+        trials: The trials, with their epochs.
+        claims: Who was given which of them.
+        held: Trials that a worker holds now.
+        now: Seconds since 1970 at which the spans of those end.
     """
     by_trial: dict[int, list[ClaimRecord]] = {}
     for claim in claims:
         by_trial.setdefault(claim.number, []).append(claim)
     found = []
     for trial in trials:
-        held = [c for c in by_trial.get(trial.number, []) if _is_training(trial, c)]
-        held.sort(key=lambda claim: claim.token)
-        for claim in held:
-            found.append(_span(trial, claim, is_last=claim is held[-1], now=now))
+        own = [c for c in by_trial.get(trial.number, []) if _is_training(trial, c)]
+        own.sort(key=lambda claim: claim.token)
+        for claim in own:
+            over = claim is not own[-1] or not (trial.is_finished or trial.number in held)
+            found.append(_span(trial, claim, over=over, now=now))
     return tuple(sorted(found, key=lambda span: (span.start, span.trial)))
 
 
@@ -71,8 +82,9 @@ def _is_training(trial: TrialRecord, claim: ClaimRecord) -> bool:
     return trial.finished_at is None or claim.claimed_at < trial.finished_at
 
 
-def _span(trial: TrialRecord, claim: ClaimRecord, *, is_last: bool, now: float) -> Span:
-    if not is_last:
+def _span(trial: TrialRecord, claim: ClaimRecord, *, over: bool, now: float) -> Span:
+    """The span of a claim; ``over`` is one that ended before its trial did."""
+    if over:
         end, how = _last_stored(trial.epochs, claim), End.INTERRUPTED
     elif trial.state is TrialState.RUNNING:
         end, how = now, End.RUNNING

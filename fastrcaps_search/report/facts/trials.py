@@ -14,6 +14,9 @@ from fastrcaps_search.report.marks import Mark, mark
 from fastrcaps_search.store.records import LeaseRecord, TrialRecord, TrialState, Values
 from fastrcaps_search.store.summary import failure_reason
 
+MOST_SHOWN = 24
+"""Trials on the front, the most accurate ones, that figures show one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialView:

@@ -9,7 +9,7 @@ from datetime import datetime
 from fastrcaps_search.report import text
 from fastrcaps_search.report.facts import head
 from fastrcaps_search.report.facts.certainty import Certainty, certainty
-from fastrcaps_search.report.facts.curves import MOST_FRONT_LINES, Curves, curves
+from fastrcaps_search.report.facts.curves import Curves, curves
 from fastrcaps_search.report.facts.head import Fact, Tile
 from fastrcaps_search.report.facts.importance import Effect, Importance, effects, importance
 from fastrcaps_search.report.facts.paper import PaperPoint, paper_points
@@ -24,7 +24,7 @@ from fastrcaps_search.report.facts.schedules import (
 )
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.timeline import Span, spans
-from fastrcaps_search.report.facts.trials import TrialView, finite_values, trial_view
+from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.report.marks import COLOURS, Mark
 from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
 from fastrcaps_search.store.summary import front_numbers, summarise
@@ -39,7 +39,8 @@ class StoredStudy:
         trials: Its trials, with their epochs.
         leases: Who trains what now.
         claims: Who trained what when.
-        storage: What ``--storage`` must name to find it again; empty for the default.
+        storage: What ``--storage`` must name to find it again: empty for the default, ``None``
+            for a server, whose URL may hold secrets.
         possible: Number of its configurations, where it is known.
     """
 
@@ -47,8 +48,15 @@ class StoredStudy:
     trials: Sequence[TrialRecord]
     leases: Sequence[LeaseRecord] = ()
     claims: Sequence[ClaimRecord] = ()
-    storage: str = ""
+    storage: str | None = ""
     possible: int | None = None
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether trials are still to come, or one is held: to be trained or to be tested."""
+        finished = sum(trial.is_finished for trial in self.trials)
+        target = min(self.possible or self.study.budget, self.study.budget)
+        return finished < target or bool(self.leases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +137,13 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
     by_number = {trial.number: trial for trial in trials}
     front = tuple(by_number[number] for number in order)
     on_front = [trial.record for trial in front]
-    drawn = on_front[:MOST_FRONT_LINES]
+    drawn = on_front[:MOST_SHOWN]
     valued = [record for record in records if finite_values(record) is not None]
     return ReportView(
         stored=stored,
         subtitle=f"{study.definition.network} on {study.definition.data_set}",
         written_at=written_at,
-        in_progress=summary.finished < min(stored.possible or study.budget, study.budget),
+        in_progress=stored.in_progress,
         tiles=head.tiles(summary, on_front),
         facts=head.protocol(study, summary, version=version),
         warnings=summary.warnings,
@@ -149,7 +157,12 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         rates=rate_lines(plans, drawn),
         batches=batch_lines(plans, drawn),
         progress=progress(records),
-        spans=spans(records, stored.claims, now=written_at.timestamp()),
+        spans=spans(
+            records,
+            stored.claims,
+            held={lease.number for lease in stored.leases},
+            now=written_at.timestamp(),
+        ),
         importance=importance(study, valued),
         effects=effects(valued),
         paper=paper_points(study.definition),

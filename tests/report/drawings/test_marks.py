@@ -33,7 +33,7 @@ def test_marks_and_texts_stand_out(scheme: str) -> None:
 
 def test_every_light_colour_has_one_dark_one() -> None:
     colours = marks.dark_colours()
-    assert len(colours) == 7 + len(LrPolicy)
+    assert len(colours) == 8 + len(LrPolicy)
     assert len(set(colours.values())) == len(colours)
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
 
-from fastrcaps_search.report.facts.certainty import MOST_ROWS, certainty, ranges, wilson
+from fastrcaps_search.report.facts.certainty import certainty, ranges, wilson
+from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from tests.report.views import view_of, with_runs
 
 if TYPE_CHECKING:
@@ -81,11 +82,11 @@ def test_nothing_is_sure_of_nothing(records: Records) -> None:
 
 
 def test_a_long_front_is_cut_but_counted_whole(records: Records) -> None:
-    trials = [records.complete(n, 0.9, 10.0, 5) for n in range(MOST_ROWS + 6)]
+    trials = [records.complete(n, 0.9, 10.0, 5) for n in range(MOST_SHOWN + 6)]
     found = view_of(records.study(), trials).certainty
     assert found is not None
-    assert len(found.rows) == MOST_ROWS
-    assert found.indistinct == MOST_ROWS + 5
+    assert len(found.rows) == MOST_SHOWN
+    assert found.indistinct == MOST_SHOWN + 5
 
 
 def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from fastrcaps_search.report.drawings.training import learning_curves
 from fastrcaps_search.report.facts import curves as facts
-from fastrcaps_search.report.facts.curves import MOST_FAINT_LINES, MOST_FRONT_LINES, Curves
+from fastrcaps_search.report.facts.curves import MOST_FAINT_LINES, Curves
+from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.marks import MUTED
 from tests.report.views import FAILURE, many, view_of
 
@@ -104,9 +105,9 @@ def test_at_the_limit_lines_are_still_lines(records: Records) -> None:
 
 
 def test_only_the_first_of_a_long_front_are_strong(records: Records) -> None:
-    trials = [records.complete(n, 0.9, 9.0, 9.0) for n in range(MOST_FRONT_LINES + 3)]
+    trials = [records.complete(n, 0.9, 9.0, 9.0) for n in range(MOST_SHOWN + 3)]
     found = curves_of(records, trials)
-    assert [line.trial.number for line in found.front] == list(range(MOST_FRONT_LINES))
+    assert [line.trial.number for line in found.front] == list(range(MOST_SHOWN))
     assert [line.trial.number for line in found.others] == [24, 25, 26]
 
 
@@ -125,5 +126,5 @@ def test_lines_of_a_band_are_drawn_muted_and_those_of_the_front_in_their_colour(
     assert [trace.get("customdata") for trace in data] == [None] * 5 + [[0] * 5]
     assert data[4]["line"]["color"] == MUTED.light
     assert data[4]["y"] == pytest.approx([0.25, 0.2])
-    assert "median of 4 runs" in data[4]["hovertemplate"]
+    assert "median of 4 other runs" in data[4]["hovertemplate"]
     assert data[5]["opacity"] == 1.0

@@ -1,7 +1,7 @@
 "use strict";
 // A page that is still being written looks at itself in a frame to see whether there is a newer
 // one: the frame only says when it was written and reads no further.
-if (window.parent !== window) {
+if (window.name === "fastrcaps-newer") {
   const written = document.querySelector('meta[name="written"]').content;
   window.parent.postMessage({ fastrcapsReport: written }, "*");
   window.stop();

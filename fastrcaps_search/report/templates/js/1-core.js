@@ -32,11 +32,6 @@ const report = (() => {
     known(value) ? fixed(value, value < 10 ? 2 : value < 1000 ? 1 : 0) : nothing;
   const count = (value) =>
     known(value) ? fixed(value, Number.isInteger(value) ? 0 : 1) : nothing;
-  const duration = (value) => {
-    if (value < 90) return `${Math.round(value)} s`;
-    const minutes = Math.round(value / 60);
-    return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  };
 
   const make = (tag, properties = {}, ...children) => {
     const made = document.createElement(tag);
@@ -65,10 +60,17 @@ const report = (() => {
 
   const isFinal = (trial) => trial.row.state === "complete" && "seconds" in trial.positions;
   const front = (axis) => data.fronts[axis] ?? [];
+  const onFront = new Set(front("seconds"));
+  const isOnFront = (number) => onFront.has(number);
+  const save = (name, text, type) => {
+    const address = URL.createObjectURL(new Blob([text], { type }));
+    make("a", { href: address, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  };
   const byId = (id) => document.getElementById(id);
 
   return {
-    data, trials, byNumber, marks, nothing, known, percent, seconds, count, duration, make, symbol,
-    isFinal, front, byId, curves,
+    data, trials, byNumber, marks, nothing, known, percent, seconds, count, make, symbol,
+    isFinal, front, isOnFront, byId, curves, save,
   };
 })();

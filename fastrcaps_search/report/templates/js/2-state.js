@@ -7,13 +7,15 @@ report.state = (() => {
   };
   const allowed = {
     prefer: /^(accuracy|time|size|knee|weights=.*)$/,
-    time: new RegExp(`^(${Object.keys(report.data.axes).join("|")})$`),
+    time: new RegExp(`^(${report.data.axes.join("|")})$`),
     by: /^(epochs|seconds)$/,
     sort: /^-?[a-z_]+$/,
     trial: /^\d+$/,
+    only: /^(|front|complete|stopped|failed|running)$/,
   };
   let current = { ...defaults };
   const listeners = [];
+  let due = 0;
 
   const read = () => {
     const found = { ...defaults };
@@ -29,6 +31,11 @@ report.state = (() => {
     return new URLSearchParams(said).toString();
   };
 
+  const write = () => {
+    clearTimeout(due);
+    history.replaceState(null, "", `#${written()}`);
+  };
+
   const tell = (before) => {
     const changed = new Set(Object.keys(defaults).filter((key) => before[key] !== current[key]));
     if (changed.size) for (const listener of listeners) listener(changed);
@@ -37,18 +44,21 @@ report.state = (() => {
   const set = (changes) => {
     const before = current;
     current = { ...current, ...changes };
-    const fragment = written();
-    history.replaceState(null, "", fragment ? `#${fragment}` : "#");
     tell(before);
+    // Later and at once for several: browsers limit how often the address may change.
+    clearTimeout(due);
+    due = setTimeout(write, 100);
   };
 
   addEventListener("hashchange", () => {
     // A link to a section is not a view.
     if (location.hash && !location.hash.includes("=")) return;
+    clearTimeout(due);
     const before = current;
     current = read();
     tell(before);
   });
+  addEventListener("pagehide", write);
 
   current = read();
   return { get: (key) => current[key], set, listen: (listener) => listeners.push(listener) };

@@ -4,7 +4,7 @@ report.figures = (() => {
   const { data } = report;
   const darkScheme = matchMedia("screen and (prefers-color-scheme: dark)");
   const coarse = matchMedia("(pointer: coarse)").matches;
-  const config = { displayModeBar: false, displaylogo: false, responsive: true, scrollZoom: false };
+  const plotOptions = { displayModeBar: false, displaylogo: false, responsive: true, scrollZoom: false };
   const overlayOf = "http://www.w3.org/2000/svg";
   let paper = false;
 
@@ -31,7 +31,7 @@ report.figures = (() => {
   };
   const written = (trial) => {
     const { params, values, test_accuracy: test } = trial.row;
-    const isFront = report.front("seconds").includes(trial.number);
+    const isFront = report.isOnFront(trial.number);
     const exponent = "adabatch_exponent" in params ? `, P = ${params.adabatch_exponent}` : "";
     const lines = [
       `<b>trial ${trial.number}</b>${isFront ? ", on the front" : ""}`,
@@ -85,7 +85,7 @@ report.figures = (() => {
       const { data: traces, layout } = structuredClone(variant());
       const laid = report.state.get("paper") && data.overlays[time]?.[name];
       if (laid) {
-        traces[0] = structuredClone(laid.attained);
+        traces[traces.findIndex(({ meta }) => meta === "attained")] = structuredClone(laid.attained);
         traces.push(structuredClone(laid.trace));
         layout.xaxis = structuredClone(laid.xaxis);
         layout.yaxis = structuredClone(laid.yaxis);
@@ -128,7 +128,7 @@ report.figures = (() => {
       }
       if (!drawn) place.textContent = "";
       const made = assembled();
-      Plotly.react(place, made.data, made.layout, config);
+      Plotly.react(place, made.data, made.layout, plotOptions);
       if (!drawn) listen();
       drawn = true;
       mark();
@@ -142,6 +142,8 @@ report.figures = (() => {
       place.on("plotly_unhover", () => report.selection.hover(null));
       place.on("plotly_click", (event) => {
         if (report.byNumber.has(number(event))) report.selection.pick(number(event));
+        // Plotly keeps the browser from moving the focus: the keys go on from here.
+        place.focus({ preventScroll: true });
       });
       place.on("plotly_afterplot", () => mark());
     };
@@ -200,7 +202,8 @@ report.figures = (() => {
         if (index >= 0) for (const key of ["x", "y", "z"]) at[key].push(trace[key][index]);
       }
       const last = place.data.length - 1;
-      if (String(place.data[last].x) === String(at.x) && String(place.data[last].y) === String(at.y)) return;
+      const before = place.data[last];
+      if (["x", "y", "z"].every((key) => String(before[key]) === String(at[key]))) return;
       Plotly.restyle(place, { x: [at.x], y: [at.y], z: [at.z] }, [last]);
     };
 
@@ -272,9 +275,10 @@ report.figures = (() => {
     addEventListener("beforeprint", () => {
       paper = true;
       for (const made of all.values()) made.draw();
+      report.card.draw();
     });
-    addEventListener("afterprint", () => { paper = false; redraw(); });
+    addEventListener("afterprint", () => { paper = false; redraw(); report.card.draw(); });
   };
 
-  return { start, showSpace, painted, config, escaped, darkScheme };
+  return { start, painted, plotOptions, darkScheme, isOnPaper: () => paper };
 })();

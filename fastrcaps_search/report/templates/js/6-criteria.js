@@ -97,7 +97,8 @@ report.criteria = (() => {
     for (const name of [...Object.keys(fields), "prefer"]) {
       const input = report.byId(name);
       if (input.value === report.state.get(name)) continue;
-      if (name === "prefer" && report.state.get(name).startsWith("weights=")) {
+      const isOffered = name !== "prefer" || [...input.options].some(({ value }) => value === report.state.get(name));
+      if (!isOffered) {
         input.append(make("option", { value: report.state.get(name) }, report.state.get(name)));
       }
       input.value = report.state.get(name);

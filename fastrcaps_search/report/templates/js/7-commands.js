@@ -5,9 +5,9 @@ report.commands = (() => {
   // Quoted for a POSIX shell where a shell would read more into it.
   const quoted = (word) =>
     /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-  // A variable of the shell must stay one.
-  const place = study.storage.startsWith("$") ? `"${study.storage}"` : quoted(study.storage);
-  const storage = study.storage === "" ? [] : ["--storage", place];
+  // A server's URL may hold a password, so it stays in its variable, which must be set.
+  const place = study.onServer ? '"${FASTRCAPS_STORAGE:?}"' : quoted(study.storage);
+  const storage = study.storage === "" && !study.onServer ? [] : ["--storage", place];
 
   const line = (...words) => ["fastrcaps-search", ...words].join(" ");
 
@@ -23,10 +23,10 @@ report.commands = (() => {
     ]);
   };
 
-  // A study's name has at most 64 characters.
+  // A study's name has at most 63 characters.
   const named = (trial) => {
     const ending = `-trial-${trial.number}`;
-    return study.name.slice(0, 64 - ending.length) + ending;
+    return study.name.slice(0, 63 - ending.length) + ending;
   };
   const toml = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
   const file = (trial) => [

@@ -2,7 +2,6 @@
 // Everything about the marked trial.
 report.card = (() => {
   const { make, known, percent, seconds, count } = report;
-  const decay = 0.96;
   let shown = null;
   let due = 0;
 
@@ -21,7 +20,7 @@ report.card = (() => {
           xs.push(start + (turn + t) * length);
           ys.push({
             constant: () => first,
-            exponential: () => first * decay ** ((t * length) / power),
+            exponential: () => first * report.data.study.decay ** ((t * length) / power),
             linear: () => first + (last - first) * t,
             cosine: () => first - (first - last) * 0.5 * (1 - Math.cos(Math.PI * t)),
             polynomial: () => first - (first - last) * (1 - (1 - t) ** power),
@@ -50,9 +49,9 @@ report.card = (() => {
     const layout = structuredClone(report.data.card.layout);
     layout.xaxis = { ...layout.xaxis, ...x, title: { ...layout.xaxis.title, text: x.title } };
     layout.yaxis = { ...layout.yaxis, ...y, title: { ...layout.yaxis.title, text: y.title } };
-    if (matchMedia("print").matches) layout.width = 680;
+    if (report.figures.isOnPaper()) layout.width = 680;
     const made = report.figures.painted({ data: traces, layout });
-    Plotly.react(report.byId(id), made.data, made.layout, { ...report.figures.config, staticPlot: false });
+    Plotly.react(report.byId(id), made.data, made.layout, report.figures.plotOptions);
   };
 
   const drawCurve = (trial) => {
@@ -64,12 +63,13 @@ report.card = (() => {
     if (!runs.length) {
       note.textContent = trial.runs.some((run) => "curve" in run) || !trial.runs.length
         ? "No epoch is stored yet."
-        : "This page leaves out the curves of trials off the front: there are too many epochs.";
+        : "This page leaves this curve out: the study has too many epochs.";
       return;
     }
     const traces = runs.map(({ accuracies, seconds: lengths }, index) => {
       let spent = 0;
-      const x = lengths.map((length, epoch) => (bySeconds ? (spent += length ?? 0) : epoch + 1));
+      const sums = lengths.map((length) => { spent += length ?? 0; return spent; });
+      const x = bySeconds ? sums : sums.map((_, epoch) => epoch + 1);
       return {
         ...line(trial), x, y: accuracies, mode: x.length <= 40 ? "lines+markers" : "lines",
         marker: { size: 5, color: report.marks.get(trial.policy).light },
@@ -122,26 +122,33 @@ report.card = (() => {
       ...pair("torch", distinct((run) => `${run.torch}, ${run.precision}`)),
       ...pair(runs.length > 1 ? "seeds" : "seed", distinct((run) => run.seed)),
       ...pair("trained by", trial.workers.join(", ")),
-      ...pair("claims", trial.claims > 1 ? `${trial.claims} (continued or taken over)` : ""),
+      ...pair("claims with a stored epoch", trial.claims > 1 ? `${trial.claims} (continued or taken over)` : ""),
       ...pair("bit-equal", runs.some((run) => !run.bitEqual) ? "no: continued with other threads, kernels or device" : ""),
     ];
   };
 
   const copied = (text, button) => {
-    const said = button.textContent;
-    const done = (word) => { button.textContent = word; setTimeout(() => { button.textContent = said; }, 1500); };
-    navigator.clipboard?.writeText(text).then(() => done("copied"), () => done("not allowed"));
+    const done = (word) => {
+      button.textContent = word;
+      setTimeout(() => { button.textContent = "copy"; }, 1500);
+    };
+    // Without https there is no clipboard; a click selects the whole line.
+    const written = navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("none"));
+    written.then(() => done("copied"), () => done("select it"));
   };
   const command = (label, text) => make("div", { className: "command" },
     make("span", { className: "label" }, label), make("code", {}, text),
-    make("button", { type: "button", onclick: (event) => copied(text, event.target) }, "copy"));
+    make("button", {
+      type: "button", "aria-label": `copy: ${text}`,
+      onclick: (event) => copied(text, event.target),
+    }, "copy"));
 
   const commands = (trial) => {
     const found = [];
-    if (report.isFinal(trial) && report.front("seconds").includes(trial.number)) {
+    if (report.isFinal(trial) && report.isOnFront(trial.number)) {
       found.push(command("names this trial, or one of equal values", report.commands.select(trial)));
     } else if (report.isFinal(trial)) {
-      found.push(command("names a trial that is better in every objective or equal", report.commands.select(trial)));
+      found.push(command("names a trial at least as good in every objective", report.commands.select(trial)));
     }
     const save = make("button", {
       type: "button",
@@ -166,6 +173,13 @@ report.card = (() => {
     return number === report.selection.named() ? "named by the criteria" : "";
   };
 
+  const title = (number) => {
+    if (number === null) return;
+    report.byId("card-title").replaceChildren(`Trial ${number}`,
+      report.isOnFront(number) ? make("span", { className: "badge" }, "front") : "",
+      why(number) ? make("span", { className: "badge quiet" }, why(number)) : "");
+  };
+
   const show = (number) => {
     shown = number;
     const card = report.byId("card");
@@ -175,10 +189,7 @@ report.card = (() => {
     report.byId("card-body").hidden = number === null;
     if (number === null) return;
     const trial = report.byNumber.get(number);
-    const isFront = report.front("seconds").includes(number);
-    report.byId("card-title").replaceChildren(`Trial ${number}`,
-      isFront ? make("span", { className: "badge" }, "front") : "",
-      why(number) ? make("span", { className: "badge quiet" }, why(number)) : "");
+    title(number);
     report.byId("card-policy").replaceChildren(report.symbol(trial), ` ${trial.policy}`);
     report.byId("card-facts").replaceChildren(...facts(trial));
     report.byId("card-failure").replaceChildren(...[failure(trial)].filter(Boolean));
@@ -208,12 +219,11 @@ report.card = (() => {
     by();
     report.state.listen((changed) => {
       if (changed.has("by")) { by(); draw(); }
-      if (changed.has("trial")) show(report.selection.current());
+      // Another trial comes by the selection; the same one may now be picked, or no longer.
+      if (changed.has("trial") && shown === report.selection.current()) title(shown);
     });
     report.figures.darkScheme.addEventListener("change", draw);
-    addEventListener("afterprint", draw);
-    addEventListener("beforeprint", draw);
   };
 
-  return { start, draw, rates, sizes };
+  return { start, draw, rates };
 })();

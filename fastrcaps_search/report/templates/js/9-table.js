@@ -4,6 +4,7 @@ report.table = (() => {
   const { make, known } = report;
   const step = 100;
   let most = step;
+  let kept = step;
 
   const sharing = { true: "yes", false: "no" };
   const columns = [
@@ -27,7 +28,7 @@ report.table = (() => {
   const words = (trial) => [
     trial.number, trial.row.state, trial.policy, trial.batch, trial.rates, trial.row.params.decoder,
     trial.row.device, trial.note, trial.workers.join(" "),
-    report.front("seconds").includes(trial.number) ? "front" : "",
+    report.isOnFront(trial.number) ? "front" : "",
   ].filter(known).join(" ").toLowerCase();
   const searched = new Map();
   const searchable = (trial) => {
@@ -38,10 +39,9 @@ report.table = (() => {
   const chosen = () => {
     const wanted = report.state.get("filter").toLowerCase().split(/\s+/).filter(Boolean);
     const only = report.state.get("only");
-    const isOnFront = new Set(report.front("seconds"));
     return report.trials.filter((trial) =>
       wanted.every((word) => searchable(trial).includes(word)) &&
-      (only === "" || (only === "front" ? isOnFront.has(trial.number) : trial.row.state === only)));
+      (only === "" || (only === "front" ? report.isOnFront(trial.number) : trial.row.state === only)));
   };
 
   // Trials without a value come last, whichever way round.
@@ -66,7 +66,7 @@ report.table = (() => {
         make("button", { type: "button", className: "link" }, shown));
     }
     if (column.key === "state") {
-      const isFront = report.front("seconds").includes(trial.number);
+      const isFront = report.isOnFront(trial.number);
       return make("td", { className: "state" },
         make("span", { className: trial.row.state }, shown),
         isFront ? make("span", { className: "badge" }, "front") : null,
@@ -100,7 +100,9 @@ report.table = (() => {
   const mark = () => {
     const current = report.selection.current();
     for (const row of document.querySelectorAll("tr[data-trial]")) {
-      row.classList.toggle("marked", Number(row.dataset.trial) === current);
+      const isMarked = Number(row.dataset.trial) === current;
+      row.classList.toggle("marked", isMarked);
+      row.toggleAttribute("aria-current", isMarked);
     }
   };
 
@@ -117,13 +119,15 @@ report.table = (() => {
     report.byId("trials-count").textContent = found.length === report.trials.length
       ? `${report.count(found.length)} trial${found.length === 1 ? "" : "s"}`
       : `${report.count(found.length)} of ${report.count(report.trials.length)} trials`;
+    if (found.length > rows.length) {
+      report.byId("trials-count").textContent += `, the first ${report.count(rows.length)} shown`;
+    }
     mark();
   };
 
   // The same columns as `report --format csv`, in its order.
   const csv = () => {
-    const order = ["lr_policy", "batch_policy", "adabatch_exponent", "decoder", "weight_sharing", "lr_max", "lr_min", "batch_size"];
-    const used = order.filter((key) => report.trials.some((trial) => key in trial.row.params));
+    const used = report.data.parameters.filter((key) => report.trials.some((trial) => key in trial.row.params));
     const heads = [
       "trial", "state", ...used.map((key) => `params.${key}`), "values.accuracy",
       "values.training_seconds", "values.parameters", "runs", "device", "test_accuracy", "reason",
@@ -140,15 +144,9 @@ report.table = (() => {
     return [heads, ...lines].map((line) => `${line.map(quoted).join(",")}\n`).join("");
   };
 
-  report.save = (name, text, type) => {
-    const address = URL.createObjectURL(new Blob([text], { type }));
-    make("a", { href: address, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10_000);
-  };
-
   const pickRow = (event) => {
     const row = event.target.closest("tr[data-trial]");
-    if (row && !event.target.closest("summary, a, details")) report.selection.pick(Number(row.dataset.trial));
+    if (row) report.selection.pick(Number(row.dataset.trial));
   };
   const hoverRow = (event) => {
     const row = event.target.closest("tr[data-trial]");
@@ -173,7 +171,12 @@ report.table = (() => {
     render();
     filter.addEventListener("input", () => report.state.set({ filter: filter.value }));
     only.addEventListener("input", () => report.state.set({ only: only.value }));
-    report.byId("trials-more").addEventListener("click", () => { most += step; render(); });
+    report.byId("trials-more").addEventListener("click", () => {
+      const first = most;
+      most += step;
+      render();
+      report.byId("trials-body").rows[first]?.querySelector("button").focus();
+    });
     report.byId("save-csv").addEventListener("click", () =>
       report.save(`${report.data.study.name}.csv`, csv(), "text/csv"));
     report.byId("save-json").addEventListener("click", () =>
@@ -181,7 +184,9 @@ report.table = (() => {
     report.state.listen((changed) => {
       if (["sort", "filter", "only"].some((key) => changed.has(key))) { fill(); render(); }
     });
-    addEventListener("beforeprint", () => { most = Math.max(most, 1000); render(); });
+    // A printed list cannot be shown part by part.
+    addEventListener("beforeprint", () => { kept = most; most = Math.max(most, 1000); render(); });
+    addEventListener("afterprint", () => { most = kept; render(); });
   };
 
   return { start };

@@ -23,15 +23,20 @@
       const gone = measured.filter((number) => !now.includes(number));
       const come = now.filter((number) => !measured.includes(number));
       const list = (word, numbers) => (numbers.length ? `${word} ${numbers.slice(0, 8).join(", ")}${numbers.length > 8 ? "…" : ""}` : "");
-      const changes = [list("leaves", gone), list("joins", come)].filter(Boolean).join("; ");
+      const changes = [list("without", gone), list("with", come)].filter(Boolean).join("; ");
       note.textContent = state.get("time") === "seconds" ? ""
-        : `Front in this measure: ${changes || "the same trials"} (against measured seconds, by which the table, the criteria and select go).`;
+        : `Front in this measure: ${changes || "the same trials"} (against measured seconds, by which tables, badges, the criteria and select go).`;
     };
     fill();
     time.addEventListener("input", () => state.set({ time: time.value }));
     paper?.addEventListener("input", () => state.set({ paper: paper.checked ? "1" : "" }));
-    space.addEventListener("click", () => state.set({ space: "1" }));
-    state.listen(fill);
+    space.addEventListener("click", () => {
+      state.set({ space: "1" });
+      report.byId("space").focus();
+    });
+    state.listen((changed) => {
+      if (["time", "paper", "space"].some((key) => changed.has(key))) fill();
+    });
   };
 
   // In a figure the arrows go from trial to trial along its axes; in a table from row to row.
@@ -59,7 +64,7 @@
     };
 
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") { selection.pick(null); return; }
+      if (event.key === "Escape" && !event.target.closest?.("input, select")) selection.pick(null);
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const place = event.target.closest?.(".plot[tabindex]");
       if (place && (event.key in steps || event.key === "Home" || event.key === "End")) {
@@ -102,7 +107,8 @@
     const look = () => {
       if (document.hidden || !banner.hidden) return;
       frame?.remove();
-      frame = report.make("iframe", { hidden: true, src: location.href.split("#")[0], title: "newer page" });
+      const name = "fastrcaps-newer";
+      frame = report.make("iframe", { hidden: true, name, src: location.href.split("#")[0], title: "newer page" });
       document.body.append(frame);
     };
     addEventListener("message", (event) => {
@@ -119,9 +125,9 @@
   };
 
   report.selection.listen((number) => {
-    report.byId("said").textContent = number === null ? "" : report.spoken(number);
+    report.byId("said").textContent = number === null ? "" : spoken(number);
   });
-  report.spoken = (number) => {
+  const spoken = (number) => {
     const { row, values, policy } = report.byNumber.get(number);
     return report.known(values.accuracy)
       ? `Trial ${number}, ${policy}: accuracy ${report.percent(values.accuracy)}, ${report.seconds(values.training_seconds)} seconds, ${report.count(values.parameters)} parameters`
