@@ -168,7 +168,8 @@ def test_a_study_that_is_stopped_again_and_again_loses_nothing(
     process.communicate()
     assert process.returncode == 0
     trial = check_nothing_lost(command, undisturbed)[2]
-    assert trial.epochs[-1].token == 5
+    # A worker that has not heard of the stop yet may take what another has just given back.
+    assert trial.epochs[-1].token >= 5
 
 
 def test_an_epoch_that_contains_a_suspension_is_trained_again(
