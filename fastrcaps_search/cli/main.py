@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands
-from fastrcaps_search.errors import FastrcapsError, UsageError
+from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
 from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
@@ -74,9 +74,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _report(_refused(error), given, debug="--debug" in given)
     except Exception as error:
         # A fault of this program, whose trace is worth reading, but not with a password in it.
         return _report(error, given, debug=True)
+
+
+def _refused(error: OSError) -> FastrcapsError:
+    """What the system refused, as an error of ours: no fault of this program."""
+    what = error.filename or "a file or a connection"
+    refusal = DiskError(
+        f"{what} must be accessible, got: {error.strerror or type(error).__name__}; mend its "
+        "permissions or name another"
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def _report(error: Exception, given: Sequence[str], *, debug: bool) -> int:

@@ -51,6 +51,11 @@ def report(arguments: argparse.Namespace) -> int:
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
     suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
+    if arguments.out and arguments.format is None and suffix not in set(Format):
+        raise UsageError(
+            f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got "
+            f"{arguments.out}; or say what it is with --format"
+        )
     implied = Format(suffix) if suffix in set(Format) else Format.HTML
     forms = arguments.format or (implied,)
     if suffix in set(Format) and forms != (implied,):

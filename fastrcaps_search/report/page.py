@@ -52,6 +52,7 @@ def page(view: ReportView) -> str:
         pairs=PAIRS,
         hardware=HARDWARE,
         most_shown=MOST_SHOWN,
+        nothing=text.NOTHING,
         states=[state.value for state in TrialState if state in states],
         lanes=len({(span.worker, span.host) for span in view.spans}),
         content_policy=_content_policy([_template(PROBE), plotly, *scripts]),

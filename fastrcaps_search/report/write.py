@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -93,6 +94,11 @@ def _version() -> str:
 def _replace(path: Path, content: bytes) -> None:
     """Write beside ``path``, then rename: a reader sees the old file or the new one, whole."""
     try:
+        if path.exists() and not path.is_file():
+            raise DiskError(
+                f"the report must be a file, got {path}, which is "
+                f"{'a folder' if path.is_dir() else 'a device or pipe'}; name another path"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -105,7 +111,8 @@ def _replace(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise DiskError(
             f"the report must be writable at {path}, got: {reason}; "
-            "free space there or name another path"
+            f"{'free space there or ' if full else ''}name another path"
         ) from error

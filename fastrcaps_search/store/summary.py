@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+SHARING = "numbers of workers per device"
+MOST_EXCEPTIONS = 6
+"""Trials that a warning names one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StudySummary:
     """Progress of a study and how far its values compare.
@@ -234,14 +239,26 @@ def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
         "devices": sorted({setting.device_name for setting in settings}),
         "versions of torch": sorted({setting.torch_version for setting in settings}),
         "numbers of threads": sorted({setting.threads for setting in settings}),
-        "numbers of workers per device": _sharing(complete),
+        SHARING: _sharing(complete),
     }
     return tuple(
         f"The complete trials mix {what} ({', '.join(map(str, found))}): "
-        "compare their training seconds with care."
+        f"compare their training seconds with care{_exceptions(what, complete)}."
         for what, found in mixed.items()
         if len(found) > 1
     )
+
+
+def _exceptions(what: str, complete: Sequence[TrialRecord]) -> str:
+    """Which trials did not train as most did, where those are few: the last ones of a study."""
+    if what != SHARING:
+        return ""
+    counts = Counter(epoch.sharing for trial in complete for epoch in trial.epochs)
+    usual = counts.most_common(1)[0][0]
+    others = [t.number for t in complete if any(epoch.sharing != usual for epoch in t.epochs)]
+    if len(others) > MOST_EXCEPTIONS:
+        return ""
+    return f", not always {usual} in trial{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
 
 
 def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[int]:

@@ -89,12 +89,15 @@ def test_when_none_fits_the_nearest_ones_are_named(page: Page) -> None:
         ("at most parameters", "<b>", "a whole number above 0"),
     ],
 )
-def test_what_is_no_number_is_said_and_bounds_nothing(
+def test_what_is_no_number_is_said_and_names_nothing(
     page: Page, field: str, text: str, says: str
 ) -> None:
     page.get_by_label(field).fill(text)
     expect(page.get_by_label(field)).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_text(f"Must be {says}.")).to_be_visible()
+    expect(page.locator("#answer")).to_contain_text("until then no trial is named")
+    expect(page.locator("#answer-line")).to_be_hidden()
+    page.get_by_label(field).fill("")
     expect_named(page, 5, "highest accuracy of the 5 trials on the front")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,7 +87,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     records: Records, tmp_path: Path, form: Format
 ) -> None:
     (tmp_path / "file").touch()
-    message = r"must be writable at .*: Not a directory; free"
+    message = r"must be writable at .*: Not a directory; name another"
     path = tmp_path / "file" / "deeper" / "page"
     with pytest.raises(DiskError, match=message) as raised:
         write_report(StoredStudy(records.study(), []), path=path, form=form)
@@ -94,12 +95,12 @@ def test_a_place_that_cannot_be_written_is_one_line(
 
 
 @pytest.mark.parametrize("form", TEXTS)
-def test_a_failed_rename_leaves_no_temporary_file(
+def test_a_folder_in_the_way_is_left_as_it_is(
     records: Records, tmp_path: Path, form: Format
 ) -> None:
     path = tmp_path / "page"
     path.mkdir()
-    with pytest.raises(DiskError, match="Is a directory"):
+    with pytest.raises(DiskError, match="which is a folder"):
         write_report(StoredStudy(records.study(), []), path=path, form=form)
     assert [entry.name for entry in tmp_path.iterdir()] == ["page"]
 
@@ -264,3 +265,18 @@ def test_every_text_stands_out_from_what_is_behind_it(place: int) -> None:
             assert contrast(colours[text], colours[back]) >= 4.5, (text, back)
     for back in ("page", "card"):
         assert contrast(colours["line"], colours[back]) >= 3, back
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_not_replaced(records: Records, tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/null") if kind == "device" else tmp_path / "page.html"
+    if kind == "pipe":
+        os.mkfifo(path)
+    if kind == "folder":
+        path.mkdir()
+    before = path.stat()
+    what = "a folder" if kind == "folder" else "a device or pipe"
+    with pytest.raises(DiskError, match=f"must be a file, got {path}, which is {what}; name ano"):
+        write_report(StoredStudy(records.study(), ()), path=path)
+    assert (path.stat().st_ino, path.stat().st_mode) == (before.st_ino, before.st_mode)
+    assert kind == "device" or list(tmp_path.iterdir()) == [path]

@@ -66,9 +66,9 @@ def test_a_study_is_drawn_whole_and_in_silence(full: Opened) -> None:
     assert page.locator("#certainty .points path.point").count() == 5 + 5
     # Five parameters vary, in three columns.
     assert page.locator("#importance .bars path").count() == 15
-    # Thirteen trials and one that was taken over, which is marked.
+    # Thirteen trials, of which one was lost and taken over: both are marked.
     assert page.locator("#timeline .bars path").count() == 14
-    assert page.locator("#timeline .points path.point").count() == 1
+    assert page.locator("#timeline .points path.point").count() == 2
     for name in ("hypervolume-trials", "hypervolume-seconds"):
         assert page.locator(f"#{name} .points path.point").count() == 1 + 12
     assert full.complaints() == []
@@ -100,14 +100,14 @@ def test_front_table_and_embedded_rows_are_the_front(full: Opened, records: Reco
     assert [cell.inner_text().strip() for cell in first.locator("th, td").all()] == [
         "5",
         "warm_adabatch",
-        "3",
-        "1 → 8",
-        "full",
-        "no",
         "97.00\u00a0%",
         "96.60\u00a0%",
         "94.0",
         "1,915,440",
+        "3",
+        "1 → 8",
+        "full",
+        "no",
     ]
 
 

@@ -136,8 +136,8 @@ def test_lines_and_bars_mark_and_point_too(page: Page) -> None:
     for figure, shape, pieces in (
         ("#parallel", "polyline", 1),
         ("#curves", "polyline", 1),
-        # Lost by one worker and taken over by another: two bars, and the mark of the take-over.
-        ("#timeline", "*", 3),
+        # Lost by one worker and taken over by another: two bars, and a mark for both.
+        ("#timeline", "*", 4),
         ("#hypervolume-trials", "circle", 1),
     ):
         place = page.locator(figure)

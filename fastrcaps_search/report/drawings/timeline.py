@@ -34,9 +34,18 @@ def timeline(spans: Sequence[Span]) -> Drawing:
         if members:
             bars = _bars(members, lanes, several=several)
             data.append(bars | {"name": name, "marker": {"color": colour}, "opacity": opacity})
+    # Lost before its first epoch was stored, a span has no length that one could see.
+    lost = [span for span in spans if span.how is End.INTERRUPTED]
     taken = [span for span in spans if span.took_over]
-    if taken:
-        data.append(_take_overs(taken, lanes, several=several))
+    ends, starts = [span.end for span in lost], [span.start for span in taken]
+    for members, marks in (
+        (lost, _marks(lost, "lost here", "x-thin-open", ends)),
+        (taken, _marks(taken, "taken over or continued", "triangle-right", starts)),
+    ):
+        if members:
+            lines = [lanes[_lane(span, several=several)] for span in members]
+            words = [_words(span, several=several) for span in members]
+            data.append({**marks, "y": lines, "text": words})
     return drawing(
         data,
         showlegend=True,
@@ -48,18 +57,21 @@ def timeline(spans: Sequence[Span]) -> Drawing:
     )
 
 
-def _take_overs(spans: Sequence[Span], lanes: Mapping[str, int], *, several: bool) -> Trace:
-    """A mark where a worker took a trial over or went on with it."""
+def _marks(spans: Sequence[Span], name: str, symbol: str, times: Sequence[float]) -> Trace:
+    """A mark for each span where something happened to it."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": [_when(span.start) for span in spans],
-        "y": [lanes[_lane(span, several=several)] for span in spans],
+        "x": [_when(at) for at in times],
         "customdata": [span.trial for span in spans],
-        "text": [_words(span, several=several) for span in spans],
         "hovertemplate": "%{text}<extra></extra>",
-        "name": "taken over or continued",
-        "marker": {"symbol": "triangle-right", "size": 11, "color": TEXT.light},
+        "name": name,
+        "marker": {
+            "symbol": symbol,
+            "size": 11,
+            "color": TEXT.light,
+            "line": {"width": 2, "color": TEXT.light},
+        },
     }
 
 

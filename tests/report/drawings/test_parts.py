@@ -172,6 +172,7 @@ def test_the_timeline_has_a_bar_for_each_claim(
         ("failed", 1),
         ("lost or interrupted", 1),
         ("running", 1),
+        ("lost here", 1),
         ("taken over or continued", 1),
     ]
     colours = [trace["marker"]["color"] for trace in bars.values()][:4]
@@ -181,6 +182,8 @@ def test_the_timeline_has_a_bar_for_each_claim(
     assert complete["customdata"][0] == 0
     assert complete["base"][0] == "1970-01-01 00:00:00.000"
     assert complete["x"][0] == 106_100
+    # Lost without a stored time: known is only when it began.
+    assert bars["lost here"]["x"] == [bars["lost or interrupted"]["base"][0]]
     assert bars["taken over or continued"]["x"] == ["1970-01-01 00:50:20.000"]
     place = complete["customdata"].index(3)
     assert complete["text"][place].startswith("<b>trial 3</b>, claim 2: complete<br>worker-2, ")

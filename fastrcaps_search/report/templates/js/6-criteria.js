@@ -60,12 +60,16 @@ report.criteria = (() => {
       `trial ${number}`);
 
   const answer = () => {
-    const found = report.choice.choose(bounds(), preference());
+    const isWrong = Object.keys(fields).some(wrong);
+    const found = isWrong ? { number: null } : report.choice.choose(bounds(), preference());
     report.selection.name(found.number);
     const place = report.byId("answer");
     place.dataset.trial = found.number ?? "";
     place.classList.toggle("none", found.number === null);
-    if (!found.of) {
+    report.byId("answer-line").hidden = isWrong;
+    if (isWrong) {
+      place.replaceChildren("Mend the bound that is marked: until then no trial is named.");
+    } else if (!found.of) {
       place.replaceChildren("No trial is complete yet, so there is nothing to choose from.");
     } else if (found.number === null) {
       place.replaceChildren(

@@ -11,19 +11,27 @@ report.table = (() => {
     { key: "trial", title: "trial", of: (t) => t.number, number: true },
     { key: "state", title: "state", of: (t) => t.row.state },
     { key: "policy", title: "policy", of: (t) => t.policy },
-    { key: "p", title: "P", of: (t) => t.row.params.adabatch_exponent, number: true },
-    { key: "batch", title: "batch size", of: (t) => t.batch },
-    { key: "decoder", title: "decoder", of: (t) => t.row.params.decoder },
-    { key: "shared", title: "shared", of: (t) => sharing[t.row.params.weight_sharing] },
     { key: "accuracy", title: "accuracy", of: (t) => t.values.accuracy, show: report.percent, number: true },
     { key: "test", title: "test", of: (t) => t.row.test_accuracy, show: report.percent, number: true },
     { key: "seconds", title: "seconds", of: (t) => t.values.training_seconds, show: report.seconds, number: true },
     { key: "parameters", title: "parameters", of: (t) => t.values.parameters, show: report.count, number: true },
+    { key: "p", title: "P", of: (t) => t.row.params.adabatch_exponent, number: true },
+    { key: "batch", title: "batch size", of: (t) => t.batch },
+    { key: "decoder", title: "decoder", of: (t) => t.row.params.decoder },
+    { key: "shared", title: "shared", of: (t) => sharing[t.row.params.weight_sharing] },
     { key: "device", title: "device", of: (t) => t.row.device },
   ];
   const byKey = new Map(columns.map((column) => [column.key, column]));
   const devices = new Set(report.trials.map((trial) => trial.row.device).filter(known));
-  const shownColumns = columns.filter((column) => column.key !== "device" || devices.size > 1);
+  // A column that says nothing would only push the others out of view.
+  const says = {
+    device: devices.size > 1,
+    p: report.trials.some((trial) => "adabatch_exponent" in trial.row.params),
+    decoder: report.trials.some((trial) => "decoder" in trial.row.params),
+    shared: report.trials.some((trial) => "weight_sharing" in trial.row.params),
+    test: report.trials.some((trial) => known(trial.row.test_accuracy)),
+  };
+  const shownColumns = columns.filter(({ key }) => says[key] ?? true);
 
   const words = (trial) => [
     trial.number, trial.row.state, trial.policy, trial.batch, trial.rates, trial.row.params.decoder,
