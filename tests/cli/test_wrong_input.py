@@ -187,9 +187,10 @@ def test_a_file_that_is_no_database_is_refused(cli: Cli, tmp_path: Path) -> None
         assert "must be an SQLite database, got: file is not a database" in line
 
 
-def test_a_study_that_is_not_there_names_those_that_are(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY)
-    assert cli("run", "--study", "tiny.toml", "--trials", "1").returncode == 0
+def test_a_study_that_is_not_there_names_those_that_are(
+    cli: Cli, tmp_path: Path, store_study: Callable[..., None]
+) -> None:
+    store_study(tmp_path / "fastrcaps.db", [None])
     line = refused(cli("front", "--study", "mnist"), 2)
     assert line.startswith('study "mnist" must be in ')
     assert line.endswith("it holds: tiny")

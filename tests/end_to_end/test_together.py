@@ -35,7 +35,8 @@ def quick(command: Command, quick_text: str) -> Command:
     return command
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# Everything else here, and the violence, runs on SQLite by default.
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.endurance), "postgresql"])
 def storage(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Flags that name a new database."""
     if request.param == "sqlite":

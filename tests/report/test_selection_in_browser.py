@@ -317,8 +317,6 @@ def test_the_command_lines_are_those_of_the_trial(
 @pytest.mark.parametrize(
     ("storage", "words"),
     [
-        ("", ""),
-        ("a b.db", " --storage 'a b.db'"),
         ("$(touch x).db", " --storage '$(touch x).db'"),
         (None, ' --storage "${FASTRCAPS_STORAGE:?}"'),
     ],
