@@ -36,22 +36,22 @@ def states(page: Path) -> list[str]:
 
 
 def test_the_page_follows_the_run_and_ends_with_it(command: Command) -> None:
-    line = ("run", "--study", "listed.toml", "--trials", "2", "--workers", "1")
+    line = ("run", "--study", "listed.toml", "--trials", "6", "--workers", "1")
     page = command.folder / "reports" / "listed.html"
     running = command.start(*line)
-    until(lambda: page.exists() and "complete" in states(page))
-    assert running.poll() is None
-    assert "running" in states(page)
-    (keeper,) = keepers(command.folder)
-    assert os.getpriority(os.PRIO_PROCESS, keeper) == 19
-
-    # Nobody is left to end it: the kernel closes its standard input.
-    os.killpg(running.pid, signal.SIGKILL)
-    running.communicate()
+    try:
+        until(lambda: page.exists() and bool(states(page)))
+        assert running.poll() is None
+        (keeper,) = keepers(command.folder)
+        assert os.getpriority(os.PRIO_PROCESS, keeper) == 19
+    finally:
+        # Nobody is left to end the other one: the kernel closes its standard input.
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
     until(lambda: keepers(command.folder) == [])
 
     assert command(*line).stdout.endswith("report: reports/listed.html\n")
-    assert states(page) == ["complete"] * 2
+    assert states(page) == ["complete"] * 6
     assert '"inProgress":false' in page.read_text()
     assert keepers(command.folder) == []
     assert [path.name for path in page.parent.iterdir()] == ["listed.html"]
