@@ -242,8 +242,8 @@ def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
         SHARING: _sharing(complete),
     }
     return tuple(
-        f"The complete trials mix {what} ({', '.join(map(str, found))}): "
-        f"compare their training seconds with care{_exceptions(what, complete)}."
+        f"The complete trials mix {what} ({', '.join(map(str, found))}"
+        f"{_exceptions(what, complete)}): compare their training seconds with care."
         for what, found in mixed.items()
         if len(found) > 1
     )
@@ -258,7 +258,7 @@ def _exceptions(what: str, complete: Sequence[TrialRecord]) -> str:
     others = [t.number for t in complete if any(epoch.sharing != usual for epoch in t.epochs)]
     if len(others) > MOST_EXCEPTIONS:
         return ""
-    return f", not always {usual} in trial{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
+    return f"; not always {usual} in trial{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
 
 
 def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[int]:

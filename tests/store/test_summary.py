@@ -262,8 +262,8 @@ def test_mixed_settings_are_said_in_sentences() -> None:
         "The complete trials mix devices (Test CPU, Test GPU)" + end,
         "The complete trials mix versions of torch (2.14.1, 2.6.0)" + end,
         "The complete trials mix numbers of threads (1, 8)" + end,
-        "The complete trials mix numbers of workers per device (1, 2)"
-        + end.replace(".", ", not always 1 in trial 1."),
+        "The complete trials mix numbers of workers per device (1, 2; not always 1 in trial 1)"
+        + end,
     )
     assert summary.devices == ("Test CPU", "Test GPU")
     assert summary.sharing == (1, 2)
