@@ -7,8 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,7 +90,8 @@ print(spilled(kernels.finish_slopes, 4, CHUNKS=512))
 # Batch, types, sharing, gradient.
 CASES = [
     (1, 2, True, "full"),
-    (3, 1, False, "full"),
+    # Each takes ten seconds.
+    pytest.param((3, 1, False, "full"), marks=pytest.mark.endurance),
     (9, 1, True, "last"),  # two tiles of samples, the second nearly empty
 ]
 
@@ -118,27 +117,11 @@ def printed(script: str, argument: str, **environment: str) -> list[float]:
     return numbers(start(script, argument, **environment))
 
 
-@pytest.fixture(scope="module")
-def interpreted() -> Iterator[list[subprocess.Popen[str]]]:
-    """A process for each case, all at work at once: each takes ten seconds on one core."""
-    with ExitStack() as stack:
-        processes = []
-        for case in CASES:
-            process = stack.enter_context(
-                start(INTERPRETED, json.dumps(case), TRITON_INTERPRET="1")
-            )
-            stack.callback(process.kill)
-            processes.append(process)
-        yield processes
-
-
 @needs_interpreter
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kernels_equal_plain_routing_in_float64(
-    case: tuple[int, int, bool, str], interpreted: list[subprocess.Popen[str]]
-) -> None:
-    (error,) = numbers(interpreted[CASES.index(case)])
+def test_kernels_equal_plain_routing_in_float64(case: tuple[int, int, bool, str]) -> None:
+    (error,) = printed(INTERPRETED, json.dumps(case), TRITON_INTERPRET="1")
     assert error < 1e-6
 
 

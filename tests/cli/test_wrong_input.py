@@ -251,6 +251,8 @@ def small_disk(mount_disk: Callable[[int], Path]) -> Path:
     return mount_disk(3)
 
 
+# A disk that is full in mid-run is tested in tests/end_to_end too.
+@pytest.mark.endurance
 def test_a_full_disk_is_one_line_and_the_study_goes_on_later(
     cli: Cli, tmp_path: Path, small_disk: Path
 ) -> None:

@@ -111,6 +111,8 @@ def test_what_is_stored_can_be_read_while_workers_write(
     assert process.poll() is None
 
 
+# That slots are waited for, and for whom, is tested in tests/search too.
+@pytest.mark.endurance
 def test_a_worker_without_a_free_core_says_so_and_waits(
     quick: Command, read_until: ReadUntil, ending: list[subprocess.Popen[str]]
 ) -> None:
