@@ -68,6 +68,11 @@ class EvaluateOn(StrEnum):
     VALIDATION = "validation"
     TEST = "test"
 
+    @property
+    def images(self) -> str:
+        """What a page calls the images."""
+        return {EvaluateOn.VALIDATION: "validation split", EvaluateOn.TEST: "test set"}[self]
+
 
 class Precision(StrEnum):
     """Arithmetic of the products; weights and sums are float32 in all of them.

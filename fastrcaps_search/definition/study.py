@@ -111,6 +111,13 @@ class StudyDefinition:
         return self._whole_split if self.train_images is None else self.train_images
 
     @property
+    def evaluation_size(self) -> int:
+        """Images that give the accuracy."""
+        if self.evaluate_on is EvaluateOn.TEST:
+            return data_facts.test_size(self.data_set)
+        return data_facts.validation_size(self.data_set)
+
+    @property
     def remaining_boundaries(self) -> tuple[int, ...]:
         """The boundaries below the last epoch; the others never come."""
         return tuple(boundary for boundary in self.boundaries if boundary < self.epochs)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.definition import data_facts
-from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
 from fastrcaps_search.store.records import RunRecord, Values
@@ -56,17 +54,14 @@ class Certainty:
 
 def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certainty | None:
     """How sure the accuracies on the front are; ``None`` without one."""
-    if definition.evaluate_on is EvaluateOn.TEST:
-        split, images = "test set", data_facts.test_size(definition.data_set)
-    else:
-        split, images = "validation split", data_facts.validation_size(definition.data_set)
+    images = definition.evaluation_size
     rows = [_row(trial, trial.values, images) for trial in front if trial.values is not None]
     if not rows:
         return None
     counts = [len(trial.record.runs) for trial in front]
     highest = rows[0].accuracy
     return Certainty(
-        split=split,
+        split=definition.evaluate_on.images,
         images=images,
         largest_runs=max(counts),
         fewest_runs=min(counts),

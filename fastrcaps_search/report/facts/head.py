@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.definition import data_facts
-from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
@@ -101,10 +99,7 @@ def _progress(summary: StudySummary) -> str:
 
 
 def _evaluation(definition: StudyDefinition) -> str:
-    if definition.evaluate_on is EvaluateOn.TEST:
-        split, size = "test set", data_facts.test_size(definition.data_set)
-    else:
-        split, size = "validation split", data_facts.validation_size(definition.data_set)
+    split, size = definition.evaluate_on.images, definition.evaluation_size
     runs = definition.runs_per_trial
     mean = f", mean over {runs} runs" if runs > 1 else ""
     return f"highest over the epochs on the {split} ({size:,} images){mean}"

@@ -209,7 +209,6 @@ report.figures = (() => {
 
     return {
       name, place, draw, mark,
-      isDrawn: () => drawn,
       outdate: () => { stale = true; },
       drawIfStale: () => { if (stale) draw(); },
     };

@@ -3,9 +3,9 @@
 report.criteria = (() => {
   const { make } = report;
   const fields = {
-    "min-accuracy": { key: "accuracy", flag: "--min-accuracy", read: fraction, says: "a fraction from 0 to 1, or a percentage such as 98.5%" },
-    "max-seconds": { key: "seconds", flag: "--max-seconds", read: positive, says: "seconds above 0" },
-    "max-parameters": { key: "parameters", flag: "--max-parameters", read: whole, says: "a whole number above 0" },
+    "min-accuracy": { key: "accuracy", read: fraction, says: "a fraction from 0 to 1, or a percentage such as 98.5%" },
+    "max-seconds": { key: "seconds", read: positive, says: "seconds above 0" },
+    "max-parameters": { key: "parameters", read: whole, says: "a whole number above 0" },
   };
   // The texts that the flags of `select` take, and the same floats from them.
   const accuracies = /^(\d{1,3}(?:\.\d{1,20})?|\.\d{1,20})( ?%)?$/;
@@ -26,19 +26,16 @@ report.criteria = (() => {
     return value > 0 && value <= 1e12 ? value : NaN;
   }
 
-  // What is not a number yet bounds nothing.
-  const bound = (name) => {
+  const value = (name) => {
     const text = report.state.get(name).trim();
-    const value = text === "" ? null : fields[name].read(text);
-    return Number.isNaN(value) ? null : value;
+    return text === "" ? null : fields[name].read(text);
   };
+  const wrong = (name) => Number.isNaN(value(name));
+  // What is not a number yet bounds nothing.
+  const bound = (name) => (wrong(name) ? null : value(name));
   const bounds = () => Object.fromEntries(
     Object.entries(fields).map(([name, { key }]) => [key, bound(name)]),
   );
-  const wrong = (name) => {
-    const text = report.state.get(name).trim();
-    return text !== "" && Number.isNaN(fields[name].read(text));
-  };
 
   const preference = () => {
     const text = report.state.get("prefer");
@@ -92,7 +89,7 @@ report.criteria = (() => {
   const flags = () => {
     const words = Object.keys(fields)
       .filter((name) => bound(name) !== null)
-      .flatMap((name) => [fields[name].flag, report.state.get(name).trim()]);
+      .flatMap((name) => [`--${name}`, report.state.get(name).trim()]);
     if (preference().rule === "accuracy") return words;
     return [...words, "--prefer", report.state.get("prefer")];
   };
