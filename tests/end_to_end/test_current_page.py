@@ -36,7 +36,7 @@ def states(page: Path) -> list[str]:
 
 
 def test_the_page_follows_the_run_and_ends_with_it(command: Command) -> None:
-    line = ("run", "--study", "listed.toml", "--trials", "6", "--workers", "1")
+    line = ("run", "--study", "listed.toml", "--trials", "3", "--workers", "1")
     page = command.folder / "reports" / "listed.html"
     running = command.start(*line)
     try:
@@ -51,7 +51,7 @@ def test_the_page_follows_the_run_and_ends_with_it(command: Command) -> None:
     until(lambda: keepers(command.folder) == [])
 
     assert command(*line).stdout.endswith("report: reports/listed.html\n")
-    assert states(page) == ["complete"] * 6
+    assert states(page) == ["complete"] * 3
     assert '"inProgress":false' in page.read_text()
     assert keepers(command.folder) == []
     assert [path.name for path in page.parent.iterdir()] == ["listed.html"]

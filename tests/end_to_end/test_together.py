@@ -279,7 +279,7 @@ def test_files_are_made_with_the_users_own_umask(quick: Command) -> None:
     done = subprocess.run(
         [
             *("sh", "-c", 'umask 027; exec "$@"', "sh"),
-            *quick.line("run", "--study", "quick.toml", "--trials", "1"),
+            *quick.line("run", "--study", "quick.toml", "--trials", "1", "--workers", "1"),
         ],
         cwd=quick.folder,
         env=quick.environment(),

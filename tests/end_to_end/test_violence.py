@@ -145,6 +145,12 @@ def undisturbed(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> list[Any
     return figures(check_study(location, "listed", budget=6, epochs=6))
 
 
+# On SQLite, trainings are killed in test_interrupted too.
+@pytest.mark.parametrize(
+    "location",
+    [pytest.param("sqlite", marks=pytest.mark.endurance), "postgresql"],
+    indirect=True,
+)
 @pytest.mark.parametrize("seed", seeds(2, endurance=5))
 def test_every_figure_of_real_trainings_is_that_of_an_undisturbed_study(
     tiny: str, undisturbed: list[Any], location: Location, seed: int
@@ -162,8 +168,18 @@ LEASE_SECONDS = 10.0
 OUTAGE_SECONDS = 12.0
 
 
+@pytest.mark.parametrize(
+    "outages",
+    [
+        ("immediate",),
+        pytest.param(("fast", "immediate", "fast"), marks=pytest.mark.endurance),
+    ],
+)
 def test_outages_cost_nothing_but_the_wait(
-    forks: socket, own_postgres_server: PostgresServer, tmp_path: Path
+    forks: socket,
+    own_postgres_server: PostgresServer,
+    tmp_path: Path,
+    outages: tuple[Stop, ...],
 ) -> None:
     server = own_postgres_server
     location = locate(server.new_database(), files=str(tmp_path))
@@ -180,7 +196,6 @@ def test_outages_cost_nothing_but_the_wait(
         most_strokes=0,
         limit_seconds=180.0,
     ) as crew:
-        outages: tuple[Stop, ...] = ("fast", "immediate")
         for number, mode in enumerate(outages, start=1):
             crew.run_until_completed(10 * number)
             server.stop(mode)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, ViewportSize, sync_playwright
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -48,6 +48,17 @@ FLAGS = [
 ]
 
 SHARED = "full.html"
+USUAL_VIEW = """async () => {
+    // What an earlier test has set is written first, or it would be written over this.
+    dispatchEvent(new Event("pagehide"));
+    // The event comes later than the change: what a test does next must not be undone by it.
+    const told = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+    location.hash = "#time=seconds";
+    await told;
+    scrollTo(0, 0);
+    await new Promise(requestAnimationFrame);
+}"""
+"""Shows what is shown when the page is opened, and waits until it is."""
 DATE = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
 """The date that pages show."""
 
@@ -248,7 +259,9 @@ def open_in(
     **context: Any,  # noqa: ANN401 - of playwright
 ) -> Opened:
     """Open a page in a context of its own; ``before`` is a script that runs ahead of its own."""
-    page = browser.new_context(viewport={"width": 1400, "height": 1000}, **context).new_page()
+    size = ViewportSize(width=1400, height=1000)
+    # A page that scrolls smoothly does so for more than a second, under the pointer of the test.
+    page = browser.new_context(viewport=size, reduced_motion="reduce", **context).new_page()
     opened = Opened(path, page, [], [])
     page.add_init_script(before)
     page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
@@ -334,11 +347,8 @@ def shared(records: Records, browser: Browser, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def full(shared: Opened) -> Opened:
     """The shared page as it is when it is opened, whatever was done to it before."""
-    # What an earlier test has set is written first, or it would be written over this.
-    shared.page.evaluate("dispatchEvent(new Event('pagehide'))")
-    shared.page.evaluate("location.hash = '#time=seconds'")
-    shared.page.evaluate("scrollTo(0, 0)")
     shared.page.mouse.move(0, 0)
+    shared.page.evaluate(USUAL_VIEW)
     return shared
 
 

@@ -36,12 +36,15 @@ def command(folder: Path, *arguments: str) -> str:
     ).stdout
 
 
+# By default a stored study is compared, in test_criteria_in_browser, and a run's page is read, in
+# tests/end_to_end.
+@pytest.mark.endurance
 @pytest.mark.slow
 def test_the_page_of_a_run_shows_the_same_front_as_the_command(
     tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:
     (tmp_path / "quick.toml").write_text(STUDY)
-    command(tmp_path, "run", "--study", "quick.toml", "--trials", "3")
+    command(tmp_path, "run", "--study", "quick.toml", "--trials", "3", "--workers", "1")
     front = json.loads(command(tmp_path, "front", "--study", "quick", "--json"))
     trials = json.loads(command(tmp_path, "trials", "--study", "quick", "--json"))
     path = tmp_path / "reports" / "quick.html"

@@ -133,6 +133,8 @@ def test_keys_go_from_row_to_row(page: Page) -> None:
 
 def test_lines_and_bars_mark_and_point_too(page: Page) -> None:
     page.locator("#trials-table tr[data-trial='3'] button").click()
+    # Scrolling must not bring another row under the pointer.
+    page.mouse.move(5, 5)
     for figure, shape, pieces in (
         ("#parallel", "polyline", 1),
         ("#curves", "polyline", 1),

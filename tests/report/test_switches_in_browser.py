@@ -195,6 +195,7 @@ def test_many_trials_are_listed_part_by_part(
     expect(page.locator("#trials-more")).to_be_hidden()
     # Curves of so many trials are a band, and the marked one is drawn over it.
     page.locator("#trials-body tr[data-trial='249'] button").click()
+    page.mouse.move(5, 5)
     page.locator("#curves").scroll_into_view_if_needed()
     expect(page.locator("#curves .ring polyline")).to_have_count(1)
     assert page.locator("#curves .fills path").count() >= 2
@@ -203,7 +204,6 @@ def test_many_trials_are_listed_part_by_part(
 
 def test_print_shows_everything_on_white(full: Opened, tmp_path: Path) -> None:
     page = full.page
-    page.evaluate("location.hash = '#time=seconds'")
     page.emulate_media(media="print", color_scheme="dark")
     try:
         printed = page.pdf(path=tmp_path / "page.pdf", format="A4", print_background=True)

@@ -219,6 +219,8 @@ class TestFile:
         assert "database is locked" in reason
         assert back is None
 
+    # The same with an attempt of a moment is tested above.
+    @pytest.mark.endurance
     @pytest.mark.slow
     def test_with_the_settings_of_real_workers_more_than_an_attempt_costs_nothing_but_the_wait(
         self, location: Location, heard: Heard, start_child: ChildStarter, make_door: DoorMaker

@@ -14,31 +14,36 @@ report.selection = (() => {
   };
   const current = () => hovered ?? picked() ?? named;
 
+  const show = () => {
+    if (current() === shown) return;
+    shown = current();
+    for (const listener of listeners) listener(shown);
+  };
+
   // The pointer passes over many points: what it leaves again at once is not drawn.
-  const refresh = () => {
+  const showSoon = () => {
     if (due) return;
     due = true;
     requestAnimationFrame(() => {
       due = false;
-      if (current() === shown) return;
-      shown = current();
-      for (const listener of listeners) listener(shown);
+      show();
     });
   };
 
+  // A trial that is picked is there at once: who asked for it reads the card next.
   const pick = (number) => {
     hovered = null;
     report.state.set({ trial: number === null ? "" : String(number) });
-    refresh();
+    show();
   };
 
-  report.state.listen((changed) => changed.has("trial") && refresh());
+  report.state.listen((changed) => changed.has("trial") && show());
 
   return {
     current, picked, pick,
     named: () => named,
-    hover: (number) => { hovered = number; refresh(); },
-    name: (number) => { named = number; refresh(); },
+    hover: (number) => { hovered = number; showSoon(); },
+    name: (number) => { named = number; show(); },
     listen: (listener) => listeners.push(listener),
   };
 })();
