@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fastrcaps_search.cli.main import main
+
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -32,5 +34,23 @@ def cli(tmp_path: Path) -> Cli:
             check=False,
             stdin=subprocess.DEVNULL,
         )
+
+    return run
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Cli:
+    """As ``cli``, but in this process: for many words and flags that start nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FASTRCAPS_DATA", "FASTRCAPS_STORAGE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        code = main(arguments)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
 
     return run

@@ -37,9 +37,9 @@ def stored(store_study: StoreStudy, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def select(cli: Cli, stored: str) -> Cli:
+def select(call: Cli, stored: str) -> Cli:
     """Runs ``select`` on that study."""
-    return lambda *more: cli("select", "--study", "tiny", "--storage", stored, *more)
+    return lambda *more: call("select", "--study", "tiny", "--storage", stored, *more)
 
 
 CHOICES = [
@@ -83,9 +83,9 @@ CHOICES = [
 
 @pytest.mark.parametrize(("flags", "number", "why"), CHOICES)
 def test_the_chosen_trial_is_the_row_of_the_front_and_why(
-    cli: Cli, select: Cli, stored: str, flags: tuple[str, ...], number: int, why: str
+    call: Cli, select: Cli, stored: str, flags: tuple[str, ...], number: int, why: str
 ) -> None:
-    front = json.loads(cli("front", "--study", "tiny", "--storage", stored, "--json").stdout)
+    front = json.loads(call("front", "--study", "tiny", "--storage", stored, "--json").stdout)
     done = select(*flags, "--json")
     assert done.returncode == 0, done.stderr
     chosen = json.loads(done.stdout)
@@ -96,9 +96,9 @@ def test_the_chosen_trial_is_the_row_of_the_front_and_why(
 
 
 def test_the_table_is_that_of_the_front_and_ends_with_why(
-    cli: Cli, select: Cli, stored: str
+    call: Cli, select: Cli, stored: str
 ) -> None:
-    head, *rows = cli("front", "--study", "tiny", "--storage", stored).stdout.splitlines()
+    head, *rows = call("front", "--study", "tiny", "--storage", stored).stdout.splitlines()
     done = select("--prefer", "time")
     assert done.returncode == 0, done.stderr
     printed_head, row, why = done.stdout.splitlines()
@@ -117,12 +117,12 @@ def test_a_bound_that_a_trial_meets_exactly_is_met_however_it_is_written(
 
 
 def test_a_percentage_is_the_same_float_as_its_fraction(
-    cli: Cli, tmp_path: Path, store_study: StoreStudy
+    call: Cli, tmp_path: Path, store_study: StoreStudy
 ) -> None:
     # 98.9 / 100 is the float after 0.989: the trial would just miss it.
     assert 98.9 / 100 > 0.989
     store_study(tmp_path / "fastrcaps.db", [Values(0.989, 1.0, 1)])
-    done = cli("select", "--study", "tiny", "--min-accuracy", "98.9%", "--json")
+    done = call("select", "--study", "tiny", "--min-accuracy", "98.9%", "--json")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -144,10 +144,10 @@ def test_where_none_fits_one_line_names_the_nearest_ones(
 
 @pytest.mark.parametrize("values", [[], [None]], ids=["no trial", "a failed trial"])
 def test_without_a_complete_trial_there_is_nothing_to_select(
-    cli: Cli, tmp_path: Path, store_study: StoreStudy, values: list[Values | None]
+    call: Cli, tmp_path: Path, store_study: StoreStudy, values: list[Values | None]
 ) -> None:
     store_study(tmp_path / "fastrcaps.db", values)
-    done = cli("select", "--study", "tiny", "--min-accuracy", "0.5")
+    done = call("select", "--study", "tiny", "--min-accuracy", "0.5")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "fastrcaps-search: select needs a complete trial, but the study has none yet; run it "
@@ -202,9 +202,9 @@ WEIGHTS = (
     ],
 )
 def test_wrong_values_of_flags_are_refused_in_one_line(
-    cli: Cli, tmp_path: Path, flags: tuple[str, str], line: str
+    call: Cli, tmp_path: Path, flags: tuple[str, str], line: str
 ) -> None:
-    done = cli("select", "--study", "tiny", *flags)
+    done = call("select", "--study", "tiny", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"fastrcaps-search: {line}; `fastrcaps-search select --help` shows how it is used\n"

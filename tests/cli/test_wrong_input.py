@@ -113,8 +113,8 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         ),
     ],
 )
-def test_wrong_usage(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
-    done = cli(*arguments)
+def test_wrong_usage(call: Cli, tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
+    done = call(*arguments)
     assert line in refused(done, 2)
     assert "pw" not in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -151,10 +151,10 @@ def test_wrong_usage(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], line:
         ("epochs = ", "w.toml: must be valid TOML:"),
     ],
 )
-def test_wrong_study_files(cli: Cli, tmp_path: Path, change: str, line: str) -> None:
+def test_wrong_study_files(call: Cli, tmp_path: Path, change: str, line: str) -> None:
     (tmp_path / "w.toml").write_text(f'name = "w"\n{change}\n')
-    assert refused(cli("run", "--study", "w.toml", "--trials", "2"), 2).startswith(line)
-    assert refused(cli("studies", "w.toml"), 2).startswith(line)
+    assert refused(call("run", "--study", "w.toml", "--trials", "2"), 2).startswith(line)
+    assert refused(call("studies", "w.toml"), 2).startswith(line)
     assert [path.name for path in tmp_path.iterdir()] == ["w.toml"]
 
 

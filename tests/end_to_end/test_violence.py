@@ -70,6 +70,12 @@ ROUNDS = [
 WORDS_BETWEEN = 8
 
 
+# On PostgreSQL, test_claiming shares a budget and test_together runs at once; here all is killed.
+@pytest.mark.parametrize(
+    "location",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.endurance)],
+    indirect=True,
+)
 @pytest.mark.parametrize(("seed", "budget"), ROUNDS)
 def test_the_budget_is_exact_and_every_value_right(
     forks: socket, location: Location, seed: int, budget: int

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from fastrcaps_search.cli.main import main
 from fastrcaps_search.front.choice import Candidate, NothingFits, Selection, choose
 from fastrcaps_search.front.criteria import Criteria, Preference, Rule
 from fastrcaps_search.store.records import TrialRecord, Values
@@ -122,15 +123,15 @@ def test_a_link_shows_the_same_view(
     assert other.complaints() == []
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    ["#trial=999", "#time=years&prefer=best&sort=%00&trial=-1", "#=&&%", "#prefer=weights=0,0,0"],
-)
-def test_a_wrong_link_shows_the_usual_view(
-    full: Opened, open_page: Callable[..., Opened], fragment: str
-) -> None:
-    opened = open_page(full.path, fragment=fragment)
+def test_a_wrong_link_shows_the_usual_view(full: Opened, open_page: Callable[..., Opened]) -> None:
+    opened = open_page(full.path, fragment="#time=years&prefer=best&sort=%00&trial=-1")
     expect_named(opened.page, 5, "highest accuracy of the 5 trials on the front")
+    for fragment in ("#trial=999", "#=&&%", "#prefer=weights=0,0,0"):
+        # Another view first, which each of them must end.
+        opened.page.evaluate("location.hash = '#prefer=time&trial=2'")
+        expect(opened.page.locator("#card")).to_have_attribute("data-trial", "2")
+        opened.page.evaluate("fragment => { location.hash = fragment; }", fragment)
+        expect_named(opened.page, 5, "highest accuracy of the 5 trials on the front")
     assert opened.complaints() == []
 
 
@@ -214,7 +215,16 @@ def test_page_and_commands_of_a_stored_study_agree(
     store_study: Callable[..., None],
     tmp_path: Path,
     open_page: Callable[..., Opened],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def select(*flags: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+        capsys.readouterr()
+        assert main(["select", "--study", "tiny", *flags, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
     values = [
         Values(0.9123456789012345, 12.345678901234567, 61_706.0),
         Values(0.95, 30.000000000000004, 61_706.0),
@@ -243,16 +253,14 @@ def test_page_and_commands_of_a_stored_study_agree(
             texts,
         )
         flags = [word for key, text in texts.items() for word in (f"--{key}", text)]
-        selected = json.loads(
-            run_cli(tmp_path, "select", "--study", "tiny", *flags, "--json").stdout
-        )
+        selected = select(*flags)
         expect_named(page, selected["trial"], selected["why"])
         words = page.locator("#answer-command").inner_text().split()
         assert words == ["fastrcaps-search", "select", "--study", "tiny", *flags]
         # The card's own line names that trial again.
-        line = page.locator("#card-commands code").first.inner_text()
-        again = run_cli(tmp_path, *line.split()[1:], "--json")
-        assert json.loads(again.stdout)["trial"] == selected["trial"], again.stderr
+        line = page.locator("#card-commands code").first.inner_text().split()
+        assert line[:4] == ["fastrcaps-search", "select", "--study", "tiny"]
+        assert select(*line[4:])["trial"] == selected["trial"]
     page.evaluate("report.state.set({ 'min-accuracy': '0.99' })")
     expect(page.locator("#answer")).to_contain_text("None of the 3 trials on the front fits.")
     refused = run_cli(tmp_path, "select", "--study", "tiny", "--min-accuracy", "0.99")

@@ -101,6 +101,16 @@ def test_rows_of_both_tables_point_and_pick(page: Page) -> None:
     expect_fragment(page, "#trial=3")
 
 
+def test_a_picked_trial_is_on_the_card_at_once(page: Page) -> None:
+    shown = page.evaluate(
+        """() => {
+            document.querySelector("#trials-table tr[data-trial='4'] button").click();
+            return document.querySelector("#card-title").textContent;
+        }"""
+    )
+    assert shown == "Trial 4picked"
+
+
 def test_keys_go_along_the_axes(page: Page) -> None:
     page.locator(BY_TIME).focus()
     page.keyboard.press("Home")
