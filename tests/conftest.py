@@ -1,10 +1,11 @@
-"""What every test shares: settings, a clean environment, PostgreSQL, clocks that are wrong."""
+"""What tests share: settings, a clean environment, commands, PostgreSQL, clocks that are wrong."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import fastrcaps_search
+from fastrcaps_search.cli.main import main
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search.suggest import propose
@@ -26,6 +28,8 @@ from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 # The same examples every time, and no example database beside the tests.
 settings.register_profile("same-every-time", derandomize=True, deadline=None, database=None)
@@ -161,6 +165,47 @@ def mount_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield mount
     if folder.is_mount():
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The command in an empty folder, without the variables that stand for flags."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("FASTRCAPS_DATA", "FASTRCAPS_STORAGE")
+    }
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "fastrcaps_search", *arguments],
+            cwd=tmp_path,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Cli:
+    """As ``cli``, but in this process: for many words and flags that start nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FASTRCAPS_DATA", "FASTRCAPS_STORAGE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        code = main(arguments)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

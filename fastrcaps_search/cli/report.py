@@ -51,14 +51,14 @@ def report(arguments: argparse.Namespace) -> int:
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
     suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
-    if arguments.out and arguments.format is None and suffix not in set(Format):
+    implied = Format(suffix) if suffix in set(Format) else None
+    if arguments.out and not (implied or arguments.format):
         raise UsageError(
             f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got "
             f"{arguments.out}; or say what it is with --format"
         )
-    implied = Format(suffix) if suffix in set(Format) else Format.HTML
-    forms = arguments.format or (implied,)
-    if suffix in set(Format) and forms != (implied,):
+    forms = arguments.format or (implied or Format.HTML,)
+    if implied and forms != (implied,):
         raise UsageError(
             f"--out must end as its format does, got {arguments.out} for "
             f"{', '.join(forms)}; leave out one of --out and --format"

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from fastrcaps_search.cli.main import main
 from fastrcaps_search.front.choice import Candidate, NothingFits, Selection, choose
 from fastrcaps_search.front.criteria import Criteria, Preference, Rule
 from fastrcaps_search.store.records import TrialRecord, Values
@@ -22,6 +20,8 @@ from tests.report.addresses import expect_fragment
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 PREFERENCES: list[tuple[Preference, dict[str, Any]]] = [
     (Preference(Rule.ACCURACY), {"rule": "accuracy"}),
@@ -201,30 +201,13 @@ def test_the_rule_of_the_page_is_that_of_select(
     assert 0 < fitted < 300
 
 
-def run_cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "fastrcaps_search", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_page_and_commands_of_a_stored_study_agree(
     store_study: Callable[..., None],
     tmp_path: Path,
     open_page: Callable[..., Opened],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
+    call: Cli,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def select(*flags: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        capsys.readouterr()
-        assert main(["select", "--study", "tiny", *flags, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
     values = [
         Values(0.9123456789012345, 12.345678901234567, 61_706.0),
         Values(0.95, 30.000000000000004, 61_706.0),
@@ -233,10 +216,10 @@ def test_page_and_commands_of_a_stored_study_agree(
         Values(0.92, 40.0, 61_706.0),
     ]
     store_study(tmp_path / "fastrcaps.db", values)
-    assert run_cli(tmp_path, "report", "--study", "tiny").stdout == "reports/tiny.html\n"
+    assert cli("report", "--study", "tiny").stdout == "reports/tiny.html\n"
     opened = open_page(tmp_path / "reports" / "tiny.html")
     page = opened.page
-    front = json.loads(run_cli(tmp_path, "front", "--study", "tiny", "--json").stdout)
+    front = json.loads(cli("front", "--study", "tiny", "--json").stdout)
     assert opened.embedded_front() == front
     assert opened.trials("front-table") == [row["trial"] for row in front] == [1, 3, 0]
     for texts in (
@@ -253,16 +236,16 @@ def test_page_and_commands_of_a_stored_study_agree(
             texts,
         )
         flags = [word for key, text in texts.items() for word in (f"--{key}", text)]
-        selected = select(*flags)
+        selected = json.loads(call("select", "--study", "tiny", *flags, "--json").stdout)
         expect_named(page, selected["trial"], selected["why"])
         words = page.locator("#answer-command").inner_text().split()
         assert words == ["fastrcaps-search", "select", "--study", "tiny", *flags]
         # The card's own line names that trial again.
-        line = page.locator("#card-commands code").first.inner_text().split()
-        assert line[:4] == ["fastrcaps-search", "select", "--study", "tiny"]
-        assert select(*line[4:])["trial"] == selected["trial"]
+        line = page.locator("#card-commands code").first.inner_text()
+        again = call(*line.split()[1:], "--json")
+        assert json.loads(again.stdout)["trial"] == selected["trial"], again.stderr
     page.evaluate("report.state.set({ 'min-accuracy': '0.99' })")
     expect(page.locator("#answer")).to_contain_text("None of the 3 trials on the front fits.")
-    refused = run_cli(tmp_path, "select", "--study", "tiny", "--min-accuracy", "0.99")
+    refused = cli("select", "--study", "tiny", "--min-accuracy", "0.99")
     assert refused.returncode == 3
     assert opened.complaints() == []
