@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fastrcaps_search.api import (
+        export_network,
         read_front,
         read_status,
         read_trials,
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from fastrcaps_search.definition.load import load_study
     from fastrcaps_search.definition.study import StudyDefinition
     from fastrcaps_search.errors import FastrcapsError
+    from fastrcaps_search.training.exported import load_network
 
 _HOMES = {
     "FastrcapsError": "errors",
     "StudyDefinition": "definition.study",
+    "export_network": "api",
+    "load_network": "training.exported",
     "load_study": "definition.load",
     "read_front": "api",
     "read_status": "api",
@@ -35,6 +39,8 @@ _HOMES = {
 __all__ = [
     "FastrcapsError",
     "StudyDefinition",
+    "export_network",
+    "load_network",
     "load_study",
     "read_front",
     "read_status",

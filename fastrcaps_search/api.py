@@ -13,12 +13,14 @@ from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun
+from fastrcaps_search.search.driver import RunOutcome, StudyRun
+from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
+from fastrcaps_search.store.summary import StudySummary, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,7 @@ def run_study(
     study: str | StudyDefinition,
     *,
     trials: int | None = None,
+    repeat_front: int | None = None,
     storage: str | None = None,
     data_dir: str | Path | None = None,
     files: str | Path | None = None,
@@ -43,6 +46,7 @@ def run_study(
     Args:
         study: A shipped name, a study file, or a definition.
         trials: The study's total of trials.
+        repeat_front: Runs that each trial on or near the front is to have in all, 2 or more.
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
@@ -59,6 +63,10 @@ def run_study(
     """
     if trials is not None and (not isinstance(trials, int) or trials < 1):
         raise UsageError(f"trials must be a whole number of at least 1, got {trials!r}")
+    if repeat_front is not None and (not isinstance(repeat_front, int) or repeat_front < 2):
+        raise UsageError(
+            f"repeat_front must be a whole number of at least 2, got {repeat_front!r}"
+        )
     run = StudyRun.begin(
         RunRequest(
             definition=load_study(study) if isinstance(study, str) else study,
@@ -67,6 +75,7 @@ def run_study(
             data_folder=None if data_dir is None else Path(data_dir).absolute(),
             wanted=Wanted(devices, workers, workers_per_device),
             seed=seed,
+            repeats=repeat_front or 0,
             lease_seconds=lease_seconds,
             store_patience=store_patience,
         )
@@ -129,6 +138,58 @@ def select_trial(
     """
     criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
     return select_row(front_rows(_read(study, storage)[1]), criteria)
+
+
+def export_network(
+    study: str,
+    out: str | Path,
+    *,
+    trial: int | None = None,
+    min_accuracy: float | None = None,
+    max_seconds: float | None = None,
+    max_parameters: float | None = None,
+    prefer: str | None = None,
+    run: int | None = None,
+    onnx: bool = False,
+    storage: str | None = None,
+    files: str | Path | None = None,
+) -> Path:
+    """Write the trained network of a trial into a folder, for :func:`load_network`.
+
+    Args:
+        study: The study.
+        out: New or empty folder.
+        trial: Number of the trial, instead of the criteria that follow.
+        min_accuracy: As for :func:`select_trial`.
+        max_seconds: As for :func:`select_trial`.
+        max_parameters: As for :func:`select_trial`.
+        prefer: As for :func:`select_trial`; ``accuracy`` when ``None``.
+        run: Index of its run; the one of highest accuracy when ``None``.
+        onnx: Whether to write ``network.onnx`` too.
+        storage: Database, as for ``--storage``.
+        files: Folder of checkpoints and logs, as for ``--files``.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    # Torch takes seconds to import, and nothing else here needs it.
+    from fastrcaps_search.search.exporting import ExportRequest, export_trial
+
+    bounds = (min_accuracy, max_seconds, max_parameters)
+    criteria = Criteria(*bounds, Preference.read("accuracy" if prefer is None else prefer))
+    if trial is not None and (*bounds, prefer) != (None,) * 4:
+        raise UsageError(f"trial must be left out with criteria, got both; trial={trial!r}")
+    store = Store.reading(chosen_location(storage, None if files is None else str(files)))
+    try:
+        request = ExportRequest(
+            folder=Path(out), trial=trial, criteria=criteria, run=run, onnx=onnx
+        )
+        return export_trial(store, store.study(stored_name(study)), request).folder
+    finally:
+        store.close()
 
 
 def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:

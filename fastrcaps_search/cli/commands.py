@@ -118,6 +118,20 @@ COMMANDS = (
         "select",
     ),
     Command(
+        "export",
+        "Write the trained network of a trial into a folder, ready to be used anywhere.",
+        "export --study mnist-mini --prefer knee --out network",
+        flags.export,
+        "export",
+    ),
+    Command(
+        "evaluate",
+        "Measure an exported network again; confusion, mistakes and reconstructions as a page.",
+        "evaluate network",
+        flags.evaluate,
+        "evaluate",
+    ),
+    Command(
         "report",
         "Write the page of a study again, keep it current, or write images and tables.",
         "report --study mnist-mini --out mini.html",

@@ -6,9 +6,9 @@ import argparse
 import re
 from collections.abc import Callable
 
+from fastrcaps_search.cli.criteria_flags import criteria, whole
+from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
-from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import PREFERENCES, Preference
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.place import (
     DEFAULT_FILES,
@@ -21,7 +21,7 @@ from fastrcaps_search.store.place import (
 
 MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
-MOST_PARAMETERS = 10**12
+MOST_RUNS = 1_000
 LARGEST_SEED = 2**31 - 1
 PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""
@@ -50,6 +50,15 @@ def _data(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _files(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--files",
+        metavar="DIR",
+        help=f"{what} (default: ${FILES_VARIABLE}, or beside an SQLite file, or {DEFAULT_FILES} "
+        "here)",
+    )
+
+
 def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -59,19 +68,6 @@ def stored(parser: argparse.ArgumentParser) -> None:
     _study(parser)
     _storage(parser)
     _json(parser)
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        # Longer texts cannot be in range, and Python refuses to read the longest.
-        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
-            )
-        return value
-
-    return parse
 
 
 def _seconds(low: float, high: float) -> Callable[[str], float]:
@@ -92,14 +88,20 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials",
         metavar="N",
-        type=_whole(1, MOST_TRIALS),
+        type=whole(1, MOST_TRIALS),
         help="the study's total of trials, those that are done already included",
+    )
+    parser.add_argument(
+        "--repeat-front",
+        metavar="R",
+        type=whole(2, MOST_RUNS),
+        help="train the trials on or near the front again with other seeds, until each has R runs",
     )
     _work(parser)
     parser.add_argument(
         "--seed",
         metavar="K",
-        type=_whole(0, LARGEST_SEED),
+        type=whole(0, LARGEST_SEED),
         help="seed of a new study (default: 0)",
     )
     _volume(parser, quiet="print only the front and the report's place")
@@ -116,12 +118,10 @@ def _work(parser: argparse.ArgumentParser) -> None:
     """Flags of everything that trains."""
     _storage(parser)
     _data(parser)
-    parser.add_argument(
-        "--files",
-        metavar="DIR",
-        help="folder of checkpoints and logs, to be shared by all machines that are to go on from "
-        f"each other's checkpoints (default: ${FILES_VARIABLE}, or beside an SQLite file, or "
-        f"{DEFAULT_FILES} here)",
+    _files(
+        parser,
+        "folder of checkpoints and logs, to be shared by all machines that are to go on from "
+        "each other's checkpoints",
     )
     parser.add_argument(
         *("--devices", "--device"),
@@ -139,7 +139,7 @@ def _work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers-per-device",
         metavar="W",
-        type=_whole(1, MOST_WORKERS),
+        type=whole(1, MOST_WORKERS),
         help="worker processes on each GPU, or on the CPU",
     )
     parser.add_argument(
@@ -170,7 +170,7 @@ def _workers(text: str) -> int | None:
     if text == "auto":
         return None
     try:
-        return _whole(1, MOST_WORKERS)(text)
+        return whole(1, MOST_WORKERS)(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
             str(error).replace("must be a", "must be auto or a")
@@ -181,60 +181,61 @@ def select(parser: argparse.ArgumentParser) -> None:
     """Flags of ``select``."""
     _study(parser)
     _storage(parser)
-    parser.add_argument(
-        "--min-accuracy",
-        metavar="A",
-        type=_accuracy,
-        help="least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%",
-    )
-    parser.add_argument(
-        "--max-seconds", metavar="T", type=_seconds_above_zero, help="most training seconds"
-    )
-    parser.add_argument(
-        "--max-parameters",
-        metavar="P",
-        type=_whole(1, MOST_PARAMETERS),
-        help="most learned parameters",
-    )
-    parser.add_argument(
-        "--prefer",
-        metavar="X",
-        type=_preference,
-        default=Preference(),
-        help=f"{PREFERENCES}: of the trials that fit, the one of highest accuracy (the default), "
-        "fewest training seconds, fewest parameters, or closest to the best of all three at once, "
-        "with weights for accuracy, time and size where they are given",
-    )
+    criteria(parser)
     _json(parser)
 
 
-def _accuracy(text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,20})?|\.[0-9]{1,20})( ?%)?", text)
-    # The exponent, not a division: 98.7% must be the same float as 0.987.
-    value = float(f"{found[1]}e-2" if found[2] else found[1]) if found else -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(
-            "must be a fraction from 0 to 1, or a percentage with its sign as in 98.5%, "
-            f"got {text[:30]!r}"
-        )
-    return value
+def export(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``export``."""
+    _study(parser)
+    parser.add_argument(
+        "--trial",
+        metavar="K",
+        type=whole(0, MOST_TRIALS),
+        help="number of the trial (default: the one that `select` picks with the flags below)",
+    )
+    criteria(parser)
+    parser.add_argument(
+        "--run",
+        metavar="J",
+        type=whole(0, MOST_TRIALS),
+        help="index of its run, from 0 (default: the one of highest accuracy)",
+    )
+    _storage(parser)
+    _files(parser, "folder of checkpoints and logs, as it was named for `run`")
+    parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="write network.onnx too; needs `pip install 'fastrcaps-search[onnx]'`",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, help="folder to write: a new or an empty one"
+    )
 
 
-def _seconds_above_zero(text: str) -> float:
-    # As many digits as a stored value may have, so that it can be pasted.
-    value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,30})?", text) else 0.0
-    if value <= 0:
-        raise argparse.ArgumentTypeError(
-            f"must be seconds above 0 and below 1000000000, got {text[:30]!r}"
-        )
-    return value
-
-
-def _preference(text: str) -> Preference:
-    try:
-        return Preference.read(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("prefer ")) from None
+def evaluate(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``evaluate``."""
+    parser.add_argument("folder", metavar="DIR", help="folder that `export` has written")
+    parser.add_argument(
+        "--data-set",
+        metavar="D",
+        choices=list(DataSet),
+        help=f"{', '.join(DataSet)} (default: the one that the network was trained on)",
+    )
+    _data(parser)
+    parser.add_argument(
+        "--split",
+        metavar="S",
+        choices=list(EvaluateOn),
+        help=f"{' or '.join(EvaluateOn)} (default: the one whose accuracy was exported; test for "
+        "another data set)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="page to write (default: reports/STUDY-trial-K.html here)",
+    )
+    _json(parser)
 
 
 def report(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,13 @@ from fastrcaps_search.cli import output
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.machine import Machine
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
-from fastrcaps_search.store.summary import front_rows
+from fastrcaps_search.store.rows import front_rows
 
 PLAIN = {
     "died": "died (exit code {exit_code}), starts again",
     "fault": "trial {trial}, attempt {attempt} of {attempts}: {reason}",
     "failed": "trial {trial} failed: {reason}",
+    "unrepeated": "trial {trial} run {run} failed: {reason}",
     "lost": "trial {trial} was taken over by another worker",
     "unsaved": "trial {trial} epoch {epoch}: {reason}",
     "store_out": "waits for the database: {reason}",
@@ -26,6 +27,8 @@ PLAIN = {
     "untested": "trial {trial} cannot meet the test set: {reason}",
 }
 """Lines of events that need nothing but their own facts."""
+NEWS = ("complete", "failed", "repeated", "unrepeated")
+"""Events that may change the front."""
 
 
 @contextmanager
@@ -63,8 +66,9 @@ class _Plain:
 
     def _line(self, view: WorkerView, event: dict[str, object]) -> str:
         kind, trial = event["event"], event.get("trial", view.trial)
-        if kind == "trial":
-            return f"trial {trial} begins: {event['policy']}"
+        if kind in ("trial", "repeat"):
+            run = f" run {event['run']}" if kind == "repeat" else ""
+            return f"trial {trial}{run} begins: {event['policy']}"
         if kind == "resumed":
             return f"trial {trial} continues at epoch {event['epoch']}"
         if kind == "epoch" and self._epochs:
@@ -79,6 +83,9 @@ class _Plain:
             return PLAIN[kind].format_map({"trial": trial, **event})
         if kind == "complete":
             return f"trial {trial} complete: {_values(self._study, int(str(trial)))}"
+        if kind == "repeated":
+            means = _values(self._study, int(str(trial)))
+            return f"trial {trial} run {event['run']} complete; means now: {means}"
         return ""
 
 
@@ -106,7 +113,7 @@ class _Lines:
 
     def text(self, progress: Progress) -> str:
         """All lines."""
-        if progress.last is not None and progress.last[1]["event"] in ("complete", "failed"):
+        if progress.last is not None and progress.last[1]["event"] in NEWS:
             self._refresh()
         lines = [self._worker(view) for view in progress.workers.values()]
         return "\n".join([*lines, self._front])
@@ -135,6 +142,8 @@ class _Lines:
         left = outcome.target - outcome.finished
         eta = (time.monotonic() - self._began) / ended * left if ended else None
         line = f"{outcome.finished}/{outcome.target} done, time left {output.duration(eta)}"
+        if outcome.repeats_left:
+            line = f"{outcome.finished}/{outcome.target} done, {outcome.repeats_left} repeats left"
         if front:
             line += (
                 f"; front has {len(front)} trials, most accurate "

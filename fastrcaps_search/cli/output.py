@@ -27,8 +27,18 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 TRIAL_HEAD = (
     *("trial", "state", "policy", "P", "decoder", "shared"),
-    *("accuracy", "test", "seconds", "parameters", "runs", ""),
+    *("accuracy", "test", "seconds", "parameters", "runs", "on front", ""),
 )
+
+
+def print_front(rows: Sequence[dict[str, Any]], *, study: str) -> None:
+    """The rows of the front, and what is still unknown of it."""
+    print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
+    if any(row["front_probability"] is None for row in rows):
+        print(
+            f"on front: ? where nothing was repeated; `fastrcaps-search run --study {study} "
+            "--repeat-front 5` says how sure it is"
+        )
 
 
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -41,13 +51,38 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
         _plain(parameters.get("adabatch_exponent")),
         _plain(parameters.get("decoder")),
         {True: "yes", False: "no", None: "-"}[parameters.get("weight_sharing")],
-        fraction(values["accuracy"]),
+        fraction(values["accuracy"]) + _margin(row, "accuracy", ".2f", 100),
         fraction(row.get("test_accuracy")),
-        "-" if values["training_seconds"] is None else f"{values['training_seconds']:.1f}",
+        _seconds(row),
         "-" if values["parameters"] is None else f"{values['parameters']:,.0f}",
         str(row["runs"]),
+        sure(row),
         row.get("reason", ""),
     )
+
+
+def sure(row: dict[str, Any]) -> str:
+    """Probability of being on the front; a question mark where nothing was repeated."""
+    if "front_probability" not in row:
+        return "-"
+    probability = row["front_probability"]
+    return "?" if probability is None else f"{100 * probability:.0f} %"
+
+
+def _seconds(row: dict[str, Any]) -> str:
+    seconds = row["values"]["training_seconds"]
+    return "-" if seconds is None else f"{seconds:.1f}" + _margin(row, "training_seconds", ".1f")
+
+
+def _margin(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
+    """What the 95 % interval reaches to each side of the mean, where there are several runs."""
+    spread = row.get("spread", {}).get(name)
+    return "" if spread is None else f" ± {factor * spread['margin']:{form}}"
+
+
+def megabytes(count: int) -> str:
+    """Bytes as megabytes."""
+    return f"{count / 1e6:,.1f} MB"
 
 
 def fraction(value: float | None) -> str:

@@ -117,8 +117,11 @@ def changed(before: StoredStudy, after: StoredStudy) -> bool:
 
 def _state(stored: StoredStudy) -> object:
     return (
-        stored.study.budget,
-        [(t.number, t.state, t.token, t.test_accuracy, len(t.epochs)) for t in stored.trials],
+        (stored.study.budget, stored.study.repeats),
+        [
+            (t.number, t.state, t.token, t.test_accuracy, len(t.epochs), len(t.ended_runs))
+            for t in stored.trials
+        ],
         [(lease.number, lease.token) for lease in stored.leases],
     )
 

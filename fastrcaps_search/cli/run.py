@@ -20,10 +20,11 @@ from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunOutcome, RunRequest, StudyRun, WorkRequest
+from fastrcaps_search.search.driver import RunOutcome, StudyRun
+from fastrcaps_search.search.requests import RunRequest, WorkRequest
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.summary import front_rows
+from fastrcaps_search.store.rows import front_rows
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         definition=load_study(arguments.study),
         trials=arguments.trials,
         seed=arguments.seed,
+        repeats=arguments.repeat_front or 0,
         **_means(arguments),
     )
     with _stopping() as stop:
@@ -126,7 +128,7 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
-        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+        output.print_front(rows, study=study.study.name)
     print(f"\nreport: {_write_page(outcome.study, request)}")
     return _judge(outcome)
 
@@ -144,6 +146,7 @@ def _judge(outcome: RunOutcome) -> int:
         print(
             f"the space has {target} configurations and all have been evaluated: "
             f"there is none left for a budget of {outcome.study.budget}"
+            + ("" if outcome.study.repeats else "; --repeat-front 5 says how sure the front is")
         )
     if outcome.all_failed:
         reasons = {

@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 
 from fastrcaps_search.cli import output
+from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.store.summary import front_rows
+from fastrcaps_search.store.rows import front_rows
 
 
 def select(arguments: argparse.Namespace) -> int:
     """Print the trial and why it is the one."""
-    criteria = Criteria(
-        min_accuracy=arguments.min_accuracy,
-        max_seconds=arguments.max_seconds,
-        max_parameters=arguments.max_parameters,
-        prefer=arguments.prefer,
-    )
+    criteria = given_criteria(arguments) or Criteria()
     with opened(arguments) as (store, study):
         rows = front_rows(store.trials(study))
     row = select_row(rows, criteria)

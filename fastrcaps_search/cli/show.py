@@ -8,11 +8,14 @@ from contextlib import contextmanager
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.records import LeaseRecord, StudyRecord
+from fastrcaps_search.store.repeats import repeats_left
+from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import StudySummary, front_rows, summarise, trial_rows
+from fastrcaps_search.store.summary import StudySummary, summarise
 
 
 @contextmanager
@@ -30,9 +33,14 @@ def status(arguments: argparse.Namespace) -> int:
     with opened(arguments) as (store, study):
         leases = live_leases(store.leases(study))
         possible = configuration_count(study.definition)
-        summary = summarise(study, store.trials(study), leases, possible=possible)
+        found = store.trials(study)
+        left = repeats_left(found, study.repeats)
+        summary = summarise(study, found, leases, possible=possible)
+        used = files.used_bytes(store.location, study)
+        folder = files.study_folder(store.location, study)
     if arguments.json:
-        output.print_json(_status_json(study, summary, leases))
+        more = {"repeat_front": study.repeats, "repeats_left": left, "disk_bytes": used}
+        output.print_json({**_status_json(study, summary, leases), **more})
         return 0
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
@@ -48,8 +56,11 @@ def status(arguments: argparse.Namespace) -> int:
         )
     if summary.finished < summary.budget:
         print(f"time left: {output.duration(summary.eta_seconds)}")
+    if study.repeats:
+        print(f"repeats: {left} to go until each on or near the front has {study.repeats} runs")
     for lease in leases:
         print(f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}")
+    print(f"disk: {output.megabytes(used)} in {folder}")
     return 0
 
 
@@ -57,21 +68,21 @@ def trials(arguments: argparse.Namespace) -> int:
     """Print every trial."""
     with opened(arguments) as (store, study):
         rows = trial_rows(store.trials(study))
-    return _rows(rows, json=arguments.json)
+    if arguments.json:
+        output.print_json(rows)
+    else:
+        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+    return 0
 
 
 def front(arguments: argparse.Namespace) -> int:
     """Print the trials on the front."""
     with opened(arguments) as (store, study):
         rows = front_rows(store.trials(study))
-    return _rows(rows, json=arguments.json)
-
-
-def _rows(rows: list[dict[str, object]], *, json: bool) -> int:
-    if json:
+    if arguments.json:
         output.print_json(rows)
     else:
-        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+        output.print_front(rows, study=study.name)
     return 0
 
 

@@ -18,6 +18,20 @@ IMAGE_SIDE = 28
 CLASSES = 10
 """Classes in each data set; labels are 0 to 9."""
 
+_DIGITS = tuple(str(digit) for digit in range(CLASSES))
+CLASS_NAMES: Mapping[DataSet, tuple[str, ...]] = MappingProxyType(
+    {
+        DataSet.MNIST: _DIGITS,
+        # Table of labels in the README of zalandoresearch/fashion-mnist.
+        DataSet.FASHION_MNIST: (
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        ),
+        DataSet.MNIST_MINI: _DIGITS,
+    }
+)
+"""What each label stands for."""
+
 
 class _Sizes(NamedTuple):
     """Numbers of images."""

@@ -38,7 +38,10 @@ def page(view: ReportView) -> str:
     )
     environment.filters.update(
         percent=text.percent,
+        share=text.share,
+        margin=text.margin,
         seconds=text.seconds,
+        seconds_margin=text.seconds_margin,
         count=text.count,
         trials=lambda numbers: text.numbered("trial", numbers),
     )

@@ -20,7 +20,7 @@ from fastrcaps_search.report.facts.trials import TrialView
 from fastrcaps_search.report.facts.view import ReportView
 from fastrcaps_search.report.marks import MUTED, TEXT, dark_colours
 from fastrcaps_search.store.records import RunRecord, TrialState
-from fastrcaps_search.store.summary import trial_row
+from fastrcaps_search.store.rows import trial_row
 from fastrcaps_search.training.policy import TrainingPlan
 from fastrcaps_search.training.schedules import DECAY
 
@@ -44,9 +44,9 @@ def payload(view: ReportView) -> dict[str, Any]:
     carried = _carried(view)
     return {
         "study": _study(view),
-        "rows": [trial_row(trial.record) for trial in view.trials],
+        "rows": [trial_row(trial.record, view.sureness) for trial in view.trials],
         "more": [
-            _more(trial, schedules[id(plan)], curves=trial.number in carried)
+            _more(view, trial, schedules[id(plan)], curves=trial.number in carried)
             for trial, plan in zip(view.trials, plans, strict=True)
         ],
         "schedules": [_schedule(distinct[place]) for place in range(len(distinct))],
@@ -97,9 +97,13 @@ def _carried(view: ReportView) -> set[int]:
     return found
 
 
-def _more(trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
+def _more(view: ReportView, trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
     """What the row of ``trials --json`` does not say; parts that say nothing are left out."""
     record = trial.record
+    tokens = {epoch.token for epoch in record.epochs}
+    # A repeat is claimed for itself: its first claim takes nothing over.
+    first = view.stored.study.definition.runs_per_trial
+    repeats = {epoch.run for epoch in record.epochs if epoch.run >= first}
     found: dict[str, Any] = {
         "policy": trial.mark.policy,
         "rates": trial.rates,
@@ -111,7 +115,7 @@ def _more(trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
         "workers": sorted({epoch.worker for epoch in record.epochs}),
         "sharing": sorted({epoch.sharing for epoch in record.epochs}),
         "runs": [_run(trial, run, curves=curves) for run in record.runs],
-        "claims": len({epoch.token for epoch in record.epochs}),
+        "claims": len(tokens) - len(repeats),
     }
     failure = record.failure
     if failure is not None and record.state is TrialState.FAILED:
@@ -132,6 +136,10 @@ def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
         "threads": run.setting.threads,
         "bitEqual": run.bit_equal,
     }
+    if run.accuracy is not None and math.isfinite(run.accuracy):
+        found["accuracy"] = run.accuracy
+    if run.failure is not None:
+        found["failure"] = run.failure
     if curves:
         epochs = [epoch.metrics for epoch in trial.record.epochs if epoch.run == run.run]
         seconds = [epoch.training_seconds for epoch in epochs]

@@ -11,6 +11,13 @@ from typing import Any
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import PARAMETER_NAMES
 
+SPREADS = tuple(
+    (name, part)
+    for name in ("accuracy", "training_seconds")
+    for part in ("deviation", "margin", "low", "high")
+)
+"""What a row says of the spread of its runs."""
+
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as JSON."""
@@ -18,11 +25,13 @@ def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as CSV: nested keys joined with a dot, only parameters that some trial has.
+    """The rows as CSV: nested keys joined with a dot.
 
-    Truth is ``true`` or ``false`` and what is not known is empty.
+    Parameters and spreads are there where some trial has them. Truth is ``true`` or ``false`` and
+    what is not known is empty.
     """
     used = [name for name in PARAMETER_NAMES if any(name in row["params"] for row in rows)]
+    spreads = SPREADS if any("spread" in row for row in rows) else ()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -30,7 +39,8 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *("trial", "state"),
             *(f"params.{name}" for name in used),
             *(f"values.{objective.name}" for objective in OBJECTIVES),
-            *("runs", "device", "test_accuracy", "reason"),
+            *(f"spread.{name}.{part}" for name, part in spreads),
+            *("runs", "device", "front_probability", "test_accuracy", "reason"),
         ]
     )
     for row in rows:
@@ -38,7 +48,9 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *(row["trial"], row["state"]),
             *(row["params"].get(name) for name in used),
             *row["values"].values(),
-            *(row["runs"], row["device"], row.get("test_accuracy"), row.get("reason")),
+            *(row.get("spread", {}).get(name, {}).get(part) for name, part in spreads),
+            *(row["runs"], row["device"]),
+            *map(row.get, ("front_probability", "test_accuracy", "reason")),
         ]
         writer.writerow([_cell(cell) for cell in cells])
     return text.getvalue()

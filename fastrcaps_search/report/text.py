@@ -17,12 +17,31 @@ def percent(fraction: float | None) -> str:
     return f"{100 * fraction:.2f}\u00a0%"
 
 
+def share(probability: float | None) -> str:
+    """A probability as ``91 %``, as the command line has it; an unknown one as ``?``."""
+    return "?" if probability is None else f"{100 * probability:.0f}\u00a0%"
+
+
+def margin(fraction: float) -> str:
+    """What an interval reaches to each side of a fraction, in per cent: ``± 0.31``."""
+    return f"±\u00a0{100 * fraction:.2f}"
+
+
+def seconds_margin(value: float, mean: float) -> str:
+    """The same for seconds, with as many digits as their mean has."""
+    return f"±\u00a0{value:,.{_decimals(mean)}f}"
+
+
 def seconds(value: float | None) -> str:
     """Seconds without the unit, with three digits or all those before the point."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    decimals = next((digits for limit, digits in ((10, 2), (1000, 1)) if value < limit), 0)
+    decimals = _decimals(value)
     return f"{value:,.{decimals}f}"
+
+
+def _decimals(seconds: float) -> int:
+    return next((digits for limit, digits in ((10, 2), (1000, 1)) if seconds < limit), 0)
 
 
 def count(value: float | None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastrcaps_search.errors import DiskError, FastrcapsError
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.store.summary import trial_rows
+from fastrcaps_search.store.rows import trial_rows
 
 
 def write_report(
@@ -36,7 +36,7 @@ def write_report(
         FastrcapsError: An image that cannot be drawn.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    _replace(path, _WRITERS[form](stored, form, now))
+    replace_file(path, _WRITERS[form](stored, form, now))
 
 
 def _page(stored: StoredStudy, form: Format, now: datetime) -> bytes:
@@ -91,7 +91,7 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write beside ``path``, then rename: a reader sees the old file or the new one, whole."""
     try:
         if path.exists() and not path.is_file():

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     DiskError,
     StoreUnavailableError,
-    UsageError,
-    WrongStoreError,
 )
 from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.crews import Wanted, crews_of_epochs
+from fastrcaps_search.search.crews import crews_of_epochs
 from fastrcaps_search.search.machine import Machine, new_crew, staffed
 from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.requests import RunRequest, WorkRequest, budget
 from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.crews import KeptCrew, has_crews, keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.repeats import due_repeats, repeats_left
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
 from fastrcaps_search.training.resources import cores
@@ -35,40 +32,6 @@ MINI = "mnist-mini"
 
 def _unheard(holders: str) -> None:
     """Say nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkRequest:
-    """What workers were asked for.
-
-    Attributes:
-        location: The database.
-        data_folder: Folder with image data, if one was named.
-        wanted: Devices and workers.
-        lease_seconds: Silence after which a worker counts as lost.
-        store_patience: Seconds for which an outage of the database is borne.
-    """
-
-    location: Location
-    data_folder: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
-    lease_seconds: float = LEASE_SECONDS
-    store_patience: float = PATIENCE_SECONDS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest(WorkRequest):
-    """What a run was asked for.
-
-    Attributes:
-        definition: The study.
-        trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
-        seed: Seed; ``None`` for the stored one, or 0.
-    """
-
-    definition: StudyDefinition
-    trials: int | None
-    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +54,11 @@ class RunOutcome:
     def finished(self) -> int:
         """Trials that count towards the budget."""
         return sum(trial.is_finished for trial in self.trials)
+
+    @property
+    def repeats_left(self) -> int:
+        """Planned runs of trials on or near the front that are still to be trained."""
+        return repeats_left(self.trials, self.study.repeats)
 
     @property
     def all_failed(self) -> bool:
@@ -120,7 +88,11 @@ class StudyRun:
         patience = patience or Patience(request.store_patience)
         study = patience(
             lambda: enter_study(
-                request.location, request.definition, seed=request.seed, budget=_budget(request)
+                request.location,
+                request.definition,
+                seed=request.seed,
+                budget=budget(request),
+                repeats=request.repeats,
             )
         )
         return cls(study, request, patience)
@@ -165,16 +137,19 @@ class StudyRun:
     def is_done(self) -> bool:
         """Whether nothing is left to train or to test."""
         outcome = self.outcome()
-        return outcome.finished >= outcome.target and not untested_front(
-            self.study, outcome.trials
+        return (
+            outcome.finished >= outcome.target
+            and not outcome.repeats_left
+            and not untested_front(self.study, outcome.trials)
         )
 
     @property
     def left(self) -> int:
-        """Trials that are left to train; when there are none, to test."""
+        """Trials that are left to train; when there are none, to repeat; then, to test."""
         outcome = self.outcome()
         left = outcome.target - outcome.finished
-        return left if left > 0 else len(untested_front(self.study, outcome.trials))
+        due = len(due_repeats(outcome.trials, outcome.study.repeats))
+        return left if left > 0 else due or len(untested_front(self.study, outcome.trials))
 
     def look(self, waits: Callable[[str], None] = _unheard) -> Machine:
         """Look at the machine and choose the workers, or take those of the study's last runs.
@@ -217,12 +192,14 @@ class StudyRun:
         trials = self._store.trials(self.study, epochs=True)
         own = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
         each = estimate.trial_seconds(definition, machine.costs.updated(own))
+        runs = max(definition.runs_per_trial, 1)
         line = (
             f"{self.study.name}: {outcome.finished}/{outcome.target} trials done, {left} to go; "
+            f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs} epochs x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
-            f"{estimate.in_words(each * left / machine.workers)}"
+            f"{estimate.in_words(each * (left + outcome.repeats_left / runs) / machine.workers)}"
         )
         if each >= LONG_TRIAL_SECONDS:
             line += (
@@ -259,29 +236,11 @@ class StudyRun:
         ]
 
 
-def _budget(request: RunRequest) -> int:
-    if request.trials is not None:
-        return request.trials
-    if request.definition.configurations:
-        return len(request.definition.configurations)
-    stored = _stored(request)
-    if stored is not None:
-        return stored.budget
-    raise UsageError("--trials must be given to begin a search, for example --trials 12")
-
-
-def _stored(request: RunRequest) -> StudyRecord | None:
-    """The study, if it is there."""
-    path = request.location.path
-    if path is not None and not path.is_file():
-        return None
-    try:
-        store = Store.reading(request.location)
-    except WrongStoreError:
-        if path is not None:
-            raise
-        return None
-    try:
-        return store.find_study(request.definition.name)
-    finally:
-        store.close()
+def _repeats_in_words(outcome: RunOutcome) -> str:
+    left, planned = outcome.repeats_left, outcome.study.repeats
+    if not planned:
+        return ""
+    if outcome.finished < outcome.target:
+        return f"then repeats until each on or near the front has {planned} runs; "
+    runs = f"{left} run{'' if left == 1 else 's'}"
+    return f"{runs} to go until each on or near the front has {planned}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from fastrcaps_search.store.place import Location
@@ -21,6 +22,33 @@ def trial_folder(location: Location, study: StudyRecord, number: int) -> Path:
 def run_folder(location: Location, study: StudyRecord, number: int, run: int) -> Path:
     """Folder of a run's checkpoints."""
     return trial_folder(location, study, number) / f"run-{run}"
+
+
+def run_owner(
+    study: StudyRecord, *, number: int, run: int, seed: int, configuration_key: str
+) -> dict[str, str]:
+    """What marks the checkpoints of a run as its own."""
+    return {
+        "study": study.uid,
+        "trial": str(number),
+        "run": str(run),
+        "seed": str(seed),
+        "configuration": configuration_key,
+    }
+
+
+def used_bytes(location: Location, study: StudyRecord) -> int:
+    """Room that a study's checkpoints and logs take on this machine."""
+    return sum(_size(path) for path in study_folder(location, study).rglob("*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.lstat()
+    except OSError:
+        # A worker has just removed it.
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def trial_log(location: Location, study: StudyRecord, number: int) -> Path:

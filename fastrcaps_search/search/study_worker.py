@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import signal
 import threading
 import traceback
@@ -15,28 +13,30 @@ from typing import TYPE_CHECKING
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
-    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.slots import CoreSlots
-from fastrcaps_search.store.admission import Admitted, Door, Duty
+from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Admitted, Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
-from fastrcaps_search.store.records import Failure, StudyRecord
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord
+from fastrcaps_search.store.repeats import ClaimedRepeat
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
 
 if TYPE_CHECKING:
-    from fastrcaps_search.search.trial import Workplace
+    from fastrcaps_search.search.runs import Workplace
+    from fastrcaps_search.search.tidying import Tidying
 
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2
 """Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
 Tell = Callable[..., None]
 """Called with the name of an event and its facts."""
-LOG = logging.getLogger("fastrcaps_search.trial")
 
 
 class Worker:
@@ -78,6 +78,7 @@ class Worker:
         self._tell = tell
         self._stop = stop
         self._place: Workplace | None = None
+        self._tidying: Tidying | None = None
         # A card is its own: only threads that compute on cores need slots.
         self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
         self._door = Door(
@@ -106,6 +107,7 @@ class Worker:
             if admitted is not None and admitted.claim is not None:
                 told = ""
                 self._do(admitted, admitted.claim)
+                self._tidy(admitted.duty)
                 continue
             waits = "no_cores" if admitted is None else "waiting"
             if told != waits:
@@ -146,6 +148,15 @@ class Worker:
         if self._slots is not None:
             self._slots.release()
 
+    def _tidy(self, duty: Duty) -> None:
+        """Remove the networks of trials that have left the front."""
+        if duty is Duty.TEST:
+            return
+        from fastrcaps_search.search.tidying import Tidying
+
+        self._tidying = self._tidying or Tidying(self._store, self._study)
+        self._tidying.tidy()
+
     def _awaited(self, waits: str) -> dict[str, object]:
         if waits == "waiting" or self._slots is None:
             return {"held": self._held()}
@@ -155,7 +166,7 @@ class Worker:
         """The images on the device, once there is a core for them."""
         if self._place is None:
             # Torch takes seconds to import.
-            from fastrcaps_search.search.trial import Workplace
+            from fastrcaps_search.search.runs import Workplace
             from fastrcaps_search.training.device import SuspensionWatch
             from fastrcaps_search.training.stage import stage
 
@@ -187,14 +198,15 @@ class Worker:
         )
 
     def _do(self, admitted: Admitted, claim: Claim) -> None:
-        claimed = ClaimedTrial(self._store, claim)
+        claimed = ClaimedRepeat(self._store, claim)
         log = files.trial_log(self._store.location, self._study, claim.number)
         try:
-            with _logging_to(log), claimed.renewed():
-                if admitted.duty is Duty.TEST:
-                    self._test(claimed)
-                else:
-                    self._train(claimed)
+            with logging_to(log), claimed.renewed():
+                {
+                    Duty.TRAIN: self._train,
+                    Duty.REPEAT: self._repeat,
+                    Duty.TEST: self._test,
+                }[admitted.duty](claimed)
         except LeaseLostError as error:
             LOG.warning("%s", error)
             self._tell("lost", trial=claim.number)
@@ -209,29 +221,52 @@ class Worker:
         from fastrcaps_search.search.trial import TrialTraining
 
         claim = claimed.claim
-        LOG.info(
-            "trial %d claimed by %s (claim %d): %s",
-            claim.number,
-            claim.worker,
-            claim.token,
-            json.dumps(claim.parameters.to_dict()),
-        )
+        log_claim(claim)
         self._tell("trial", trial=claim.number, policy=claim.parameters.described)
-        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
-        try:
-            failure = TrialTraining(self._staged(), claimed, record).train()
-        except DeviceError as error:
-            # Even if the trial is lost, the device of this process is not to be trusted.
-            with suppress(LeaseLostError):
-                self._note_device_fault(claimed, error)
-            raise
+        training = TrialTraining(self._staged(), claimed, self._record(claim))
+        with self._device_faults_noted(claimed, claimed.fail):
+            failure = training.train()
         if failure is None:
             self._tell("complete", trial=claim.number)
         else:
             self._tell("failed", trial=claim.number, reason=failure.message)
 
-    def _note_device_fault(self, claimed: ClaimedTrial, error: DeviceError) -> None:
-        """Count it; a trial that has had its attempts ends as failed."""
+    def _repeat(self, claimed: ClaimedRepeat) -> None:
+        from fastrcaps_search.search.trial import RepeatTraining
+
+        claim = claimed.claim
+        log_claim(claim)
+        training = RepeatTraining(self._staged(), claimed, self._record(claim))
+        facts = {"trial": claim.number, "run": training.index}
+        self._tell("repeat", policy=claim.parameters.described, **facts)
+        with self._device_faults_noted(claimed, training.fail):
+            failure = training.train()
+        claimed.release()
+        if failure is None:
+            self._tell("repeated", **facts)
+        else:
+            self._tell("unrepeated", reason=failure.message, **facts)
+
+    def _record(self, claim: Claim) -> TrialRecord:
+        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
+        return record
+
+    @contextmanager
+    def _device_faults_noted(
+        self, claimed: ClaimedTrial, fail: Callable[[Failure], None]
+    ) -> Iterator[None]:
+        try:
+            yield
+        except DeviceError as error:
+            # Even if the trial is lost, the device of this process is not to be trusted.
+            with suppress(LeaseLostError):
+                self._note_device_fault(claimed, error, fail)
+            raise
+
+    def _note_device_fault(
+        self, claimed: ClaimedTrial, error: DeviceError, fail: Callable[[Failure], None]
+    ) -> None:
+        """Count it; a training that has had its attempts ends as failed."""
         faults = claimed.note_device_fault()
         LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
         if faults <= DEVICE_RETRIES:
@@ -240,7 +275,7 @@ class Worker:
         number = claimed.claim.number
         reason = f"{error} ({faults} attempts)"
         log = files.trial_log(self._store.location, self._study, number)
-        claimed.fail(Failure("device", reason, traceback.format_exc(), str(log)))
+        fail(Failure("device", reason, traceback.format_exc(), str(log)))
         self._tell("failed", trial=number, reason=reason)
 
     def _test(self, claimed: ClaimedTrial) -> None:
@@ -248,33 +283,10 @@ class Worker:
 
         number = claimed.claim.number
         self._tell("testing", trial=number)
-        (record,) = self._store.trials(self._study, epochs=True, number=number)
         try:
-            read_test_set(self._staged(), claimed, record)
+            read_test_set(self._staged(), claimed, self._record(claimed.claim))
         except CheckpointError as error:
             LOG.warning("no test accuracy: %s", error)
             self._tell("untested", trial=number, reason=str(error))
             self._door.give_up_testing(number)
         claimed.release()
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Write the trial's log while it is worked on."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise DiskError(
-            f"{path.parent} must be a folder that can be written, got: {error.strerror}; mend it, "
-            "or name another with --files"
-        ) from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    LOG.addHandler(handler)
-    try:
-        yield
-    finally:
-        LOG.removeHandler(handler)
-        # What could not be written before cannot be written now, on a full disk.
-        with suppress(OSError):
-            handler.close()

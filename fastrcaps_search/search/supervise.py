@@ -18,6 +18,8 @@ RESTARTS = 3
 FAILURES_IN_A_ROW = 3
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.25
+ENDS = ("epoch", "complete", "failed", "repeated", "unrepeated")
+"""Events after which a worker has got on."""
 DOING = {"waiting": "waits", "no_cores": "waits for cores", "testing": "tests"}
 
 
@@ -129,9 +131,9 @@ class Supervisor:
     def _note(self, name: str, event: dict[str, Any]) -> None:
         view = self._progress.workers[name]
         kind = event["event"]
-        if kind in ("epoch", "complete", "failed"):
+        if kind in ENDS:
             self._restarts[name] = 0
-        if kind == "trial":
+        if kind in ("trial", "repeat"):
             self._progress.workers[name] = WorkerView(
                 name, "trains", event["trial"], event["policy"]
             )
@@ -151,7 +153,7 @@ class Supervisor:
         """Whether the run goes on."""
         if kind in ("done", "exhausted"):
             self._is_over = True
-        elif kind == "complete":
+        elif kind in ("complete", "repeated"):
             self._failures.clear()
         elif kind == "failed":
             self._note_failure(event)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.search.trial import Workplace, checkpoint_folder, claims
+from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
+from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import RunRecord, TrialRecord
 from fastrcaps_search.training.checkpoint import require_fit
@@ -15,11 +15,9 @@ from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.precision import use_precision
 
-LOG = logging.getLogger("fastrcaps_search.trial")
-
 
 def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
-    """Store the test accuracy of every run of a trial on the front that has none.
+    """Store the test accuracy of every run with a result, of a trial on the front, that has none.
 
     Args:
         place: The worker's study and images.
@@ -29,7 +27,7 @@ def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) 
     Raises:
         CheckpointError: The weights of a run are missing or damaged.
     """
-    for run in record.runs:
+    for run in record.results:
         if run.test_accuracy is None:
             reached = _test_accuracy(place, claimed, run, claims(record, run=run.run))
             claimed.store_test_accuracy(run.run, reached)

@@ -22,7 +22,8 @@ from typing import TextIO
 
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
-from fastrcaps_search.search.study_worker import LOG, Tell, Worker
+from fastrcaps_search.search.study_worker import Tell, Worker
+from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
 from fastrcaps_search.store.store import Store

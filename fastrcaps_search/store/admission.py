@@ -6,8 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 
 from sqlalchemy import Connection, insert, select
 
@@ -19,9 +18,11 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.duties import Admitted, Duty
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
+from fastrcaps_search.store.migrations import keep_claims
 from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_trials
@@ -31,27 +32,9 @@ from fastrcaps_search.store.records import (
     TrialRecord,
     TrialState,
 )
+from fastrcaps_search.store.repeats import due_repeats
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
-
-
-class Duty(StrEnum):
-    """What a worker is to do next."""
-
-    TRAIN = "train"
-    TEST = "test"
-    WAIT = "wait"
-    DONE = "done"
-    EXHAUSTED = "exhausted"
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Answer of the door: a duty, with a claim where there is something to do."""
-
-    duty: Duty
-    claim: Claim | None = None
-
 
 Proposal = Callable[[StudyRecord, Sequence[TrialRecord]], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken."""
@@ -99,7 +82,7 @@ class Door:
         self._mirror.close()
 
     def next(self) -> Admitted:
-        """Claim what is to be done next: interrupted trials first, then new ones.
+        """Claim what is to be done next: interrupted trials, new ones, repeats, the test set.
 
         Raises:
             StudyMismatchError: The study has been defined anew.
@@ -125,7 +108,10 @@ class Door:
         trials = store.trials(study)
         if any(not trial.is_finished for trial in trials) or untested_front(study, trials):
             return None
-        if len(trials) >= store.study(study.name).budget:
+        stored = store.study(study.name)
+        if due_repeats(trials, stored.repeats):
+            return None
+        if len(trials) >= stored.budget:
             return Duty.DONE
         return None if self._propose(study, trials) else Duty.EXHAUSTED
 
@@ -156,12 +142,18 @@ class Door:
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        (trial,) = read_trials(connection, self._study.study_id, number=row.number)
+        trials = read_trials(connection, self._study.study_id)
+        trial = trials[row.number]
+        duty = Duty.TRAIN
+        if trial.is_finished:
+            _, repeats = self._plan(connection)
+            is_due = trial in due_repeats(trials, repeats)
+            duty = Duty.REPEAT if is_due else Duty.TEST
         claim = self._described(trial.number, row.token, trial.parameters, trial.configuration_key)
-        return Admitted(Duty.TEST if trial.is_finished else Duty.TRAIN, claim)
+        return Admitted(duty, claim)
 
     def _decide(self, connection: Connection, nonce: str) -> Admitted:
-        budget = self._budget(connection)
+        budget, repeats = self._plan(connection)
         held = reap(connection, self._study.study_id)
         # After the reaping, which may have ended a trial.
         trials = read_trials(connection, self._study.study_id)
@@ -178,36 +170,53 @@ class Door:
         if running:
             return Admitted(Duty.WAIT)
         exhausted = finished < budget
-        return self._after_training(connection, nonce, trials, held, exhausted=exhausted)
+        due = [trial.number for trial in due_repeats(trials, repeats)]
+        return (
+            self._give(connection, nonce, Duty.REPEAT, trials, due, held)
+            or self._to_test(connection, nonce, trials, held)
+            or Admitted(Duty.EXHAUSTED if exhausted else Duty.DONE)
+        )
 
-    def _budget(self, connection: Connection) -> int:
-        """The study's budget, with a lock against a new definition while this one is used."""
+    def _plan(self, connection: Connection) -> tuple[int, int]:
+        """Budget and repeats, with a lock against a new definition while this one is used."""
         table = schema.studies
-        query = select(table.c.budget, table.c.uid).where(table.c.study_id == self._study.study_id)
+        query = select(table.c.budget, table.c.repeats, table.c.uid)
+        query = query.where(table.c.study_id == self._study.study_id)
         row = connection.execute(query.with_for_update(read=True)).one_or_none()
         if row is None or row.uid != self._study.uid:
             raise StudyMismatchError(
                 f'study "{self._study.name}" must be the one that this worker has joined, but it '
                 "was defined anew before its first trial; start the worker again"
             )
-        return int(row.budget)
+        return int(row.budget), int(row.repeats)
 
-    def _after_training(
+    def _to_test(
         self,
         connection: Connection,
         nonce: str,
         trials: Sequence[TrialRecord],
         held: set[int],
-        *,
-        exhausted: bool,
-    ) -> Admitted:
-        """With every trial ended, the test accuracies of the front are left to be read."""
+    ) -> Admitted | None:
+        """With every run ended, the test accuracies of the front are left to be read."""
         untested = set(untested_front(self._study, trials)) - self._untestable
-        for number in sorted(untested - held):
-            return Admitted(Duty.TEST, self._claim(connection, nonce, trials[number]))
-        if untested:
-            return Admitted(Duty.WAIT)
-        return Admitted(Duty.EXHAUSTED if exhausted else Duty.DONE)
+        return self._give(connection, nonce, Duty.TEST, trials, sorted(untested), held)
+
+    def _give(
+        self,
+        connection: Connection,
+        nonce: str,
+        duty: Duty,
+        trials: Sequence[TrialRecord],
+        wanted: Sequence[int],
+        held: set[int],
+    ) -> Admitted | None:
+        """The first of the wanted trials that nobody holds; ``None`` where none is wanted."""
+        if not wanted:
+            return None
+        for number in wanted:
+            if number not in held:
+                return Admitted(duty, self._claim(connection, nonce, trials[number]))
+        return Admitted(Duty.WAIT)
 
     def _claim_new(
         self,
@@ -268,7 +277,7 @@ class Door:
         )
         leases = schema.leases
         of_trial = (leases.c.study_id == claim.study_id) & (leases.c.number == claim.number)
-        schema.keep_claims(connection, of_trial)
+        keep_claims(connection, of_trial)
         return claim
 
     def _described(self, number: int, token: int, parameters: TrialParameters, key: str) -> Claim:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import operator
 import uuid
 
 import sqlalchemy
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, insert, select
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
-from fastrcaps_search.store import schema
+from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.differences import difference
 from fastrcaps_search.store.engine import reading_engine, writing_engine
@@ -29,7 +30,12 @@ FIRST_IDLE_SECONDS = 60.0
 
 
 def enter_study(
-    location: Location, definition: StudyDefinition, *, seed: int | None, budget: int
+    location: Location,
+    definition: StudyDefinition,
+    *,
+    seed: int | None,
+    budget: int,
+    repeats: int = 0,
 ) -> StudyRecord:
     """Create the study, or join the stored one of that name and raise its budget.
 
@@ -38,6 +44,7 @@ def enter_study(
         definition: What is asked now.
         seed: Seed asked now; ``None`` takes the stored one, or 0.
         budget: Trials asked now; the largest number ever asked is stored.
+        repeats: Runs asked now for each trial on or near the front; the largest number is stored.
 
     Raises:
         StudyMismatchError: The stored study has another definition or seed.
@@ -57,6 +64,7 @@ def enter_study(
     try:
         with lock.held():
             study = _create_and_enter(store, definition, seed=seed, budget=budget)
+            study = _raised(store, study, budget=budget, repeats=repeats)
         _tell_optuna(store, study)
     finally:
         engine.dispose()
@@ -96,8 +104,8 @@ def _create_and_enter(
     mirror = Mirror(location, create=True)
     try:
         with store_errors(location):
-            schema.create(store.engine)
-            schema.check(store.engine, shown=location.shown)
+            migrations.create(store.engine)
+            migrations.check(store.engine, shown=location.shown)
         return _enter(store, mirror, definition, seed=seed, budget=budget)
     finally:
         mirror.close()
@@ -143,15 +151,17 @@ def _enter(
             f'study "{definition.name}" in {store.location.shown} must be resumed as it was '
             f"begun; {changed}; give the file another name, or choose another --storage"
         )
-    if budget > stored.budget:
-        table = schema.studies
-        raised = (
-            table.update()
-            .where(table.c.study_id == stored.study_id, table.c.budget < budget)
-            .values(budget=budget)
-        )
-        store.do(lambda connection: connection.execute(raised))
-    return store.study(definition.name)
+    return stored
+
+
+def _raised(store: Store, study: StudyRecord, *, budget: int, repeats: int) -> StudyRecord:
+    """The study with its budget and its planned repeats raised to what is asked."""
+    table = schema.studies
+    for column, asked in ((table.c.budget, budget), (table.c.repeats, repeats)):
+        if asked > getattr(study, column.name):
+            raised = table.update().where(table.c.study_id == study.study_id, column < asked)
+            store.do(operator.methodcaller("execute", raised.values({column: asked})))
+    return store.study(study.name)
 
 
 def _redefine(

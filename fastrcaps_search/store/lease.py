@@ -16,11 +16,13 @@ from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.failures import failure_values
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
 from fastrcaps_search.store.renewal import Renewal
+from fastrcaps_search.store.spreads import read_results, spread_values
 from fastrcaps_search.store.store import Store
 
 Result = TypeVar("Result")
@@ -171,9 +173,12 @@ class ClaimedTrial:
 
     def finish_run(self, run: int, result: RunResult) -> None:
         """Store the values of a run."""
+        self._fenced(lambda connection: self._store_result(connection, run, result))
+
+    def _store_result(self, connection: Connection, run: int, result: RunResult) -> None:
         table = schema.runs
         ended = table.update().where(self._key(table), table.c.run == run).values(**asdict(result))
-        self._fenced(lambda connection: connection.execute(ended))
+        connection.execute(ended)
 
     def note_device_fault(self) -> int:
         """Store that the device or its memory gave out; how often that was since an epoch."""
@@ -184,7 +189,7 @@ class ClaimedTrial:
         return faults
 
     def complete(self, values: Values) -> None:
-        """End the trial with its values.
+        """End the trial with its values; beside them the spreads of its stored runs.
 
         Raises:
             ValueError: A value is not finite.
@@ -208,12 +213,19 @@ class ClaimedTrial:
             before = before.where(table.c[name] == value)
 
         def finish(connection: Connection) -> None:
-            done = connection.execute(end.values(state=str(state), finished_at=now(), **values))
+            spreads = self._spreads(connection) if state is TrialState.COMPLETE else {}
+            done = connection.execute(
+                end.values(state=str(state), finished_at=now(), **values, **spreads)
+            )
             # It may have been done already, by a commit whose answer was lost.
             self._require(done.rowcount == 1 or connection.scalar(before) is not None)
             self._drop_lease(connection)
 
         self.store.do(finish)
+
+    def _spreads(self, connection: Connection) -> dict[str, float | None]:
+        results = read_results(connection, self._key(schema.runs))
+        return spread_values(next(iter(results.values()), ()))
 
     def store_test_accuracy(self, run: int, accuracy: float) -> None:
         """Store what a run's best weights reach on the test set; only the first reading counts."""
@@ -282,18 +294,3 @@ class ClaimedTrial:
                 f"trial {self.claim.number} must be held to be written, "
                 "but another worker has taken it over; its results here are void"
             )
-
-
-def failure_values(failure: Failure) -> dict[str, Any]:
-    """Columns of a failure, of characters that every database takes."""
-    return {
-        "failure_kind": storable(failure.kind),
-        "failure_message": storable(failure.message),
-        "failure_trace": storable(failure.trace),
-        "log_path": storable(failure.log_path),
-    }
-
-
-def storable(text: str) -> str:
-    """The text without NUL and halves of characters."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")

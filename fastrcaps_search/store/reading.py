@@ -12,11 +12,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy import Connection, CursorResult, Row, select
+from sqlalchemy import ColumnElement, Connection, CursorResult, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store import schema
+from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.records import (
     ClaimRecord,
@@ -24,6 +24,7 @@ from fastrcaps_search.store.records import (
     Failure,
     LeaseRecord,
     RunRecord,
+    Spread,
     TrialRecord,
     TrialState,
     Values,
@@ -47,14 +48,14 @@ ROWS_AT_ONCE = 1000
 
 
 def read_leases(
-    connection: Connection, study_id: int | None = None, *, version: int = schema.VERSION
+    connection: Connection, study_id: int | None = None, *, version: int = migrations.VERSION
 ) -> list[LeaseRecord]:
     """Current leases by trial number, of one study or of all."""
     table = schema.leases
     age = {"silent_seconds": table.c.renewed_at, "suspected_seconds": table.c.suspected_at}
     stored = {
         column.name: column
-        for column in schema.columns(table, version)
+        for column in migrations.columns(table, version)
         if column.name in LeaseRecord.__dataclass_fields__
     }
     ages = {name: now() - since for name, since in age.items()} if version >= 3 else {}
@@ -66,11 +67,11 @@ def read_leases(
 
 
 def read_claims(
-    connection: Connection, study_id: int, *, version: int = schema.VERSION
+    connection: Connection, study_id: int, *, version: int = migrations.VERSION
 ) -> list[ClaimRecord]:
     """All claims of a study by trial number and token; none where the tables do not keep them."""
     table = schema.claims
-    if not schema.columns(table, version):
+    if not migrations.columns(table, version):
         return []
     query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number, table.c.token))
@@ -83,17 +84,14 @@ def read_trials(
     *,
     epochs: bool = False,
     number: int | None = None,
-    version: int = schema.VERSION,
+    version: int = migrations.VERSION,
 ) -> list[TrialRecord]:
     """All trials of a study (or one), by number, in one transaction."""
 
     def rows(
         table: sqlalchemy.Table, *order: str, names: tuple[str, ...] = ()
     ) -> CursorResult[Any]:
-        there = {column.name: column for column in schema.columns(table, version)}
-        # In tables of earlier versions, what came later is empty.
-        wanted = (there.get(name, sqlalchemy.null().label(name)) for name in names or there)
-        query = select(*wanted).where(table.c.study_id == study_id)
+        query = select(*readable(table, version, names)).where(table.c.study_id == study_id)
         if number is not None:
             query = query.where(table.c.number == number)
         return connection.execute(query.order_by(*(table.c[name] for name in order)))
@@ -109,6 +107,15 @@ def read_trials(
         _trial(row, tuple(runs[row.number]), tuple(stored.get(row.number, ())))
         for row in rows(schema.trials, "number")
     ]
+
+
+def readable(
+    table: sqlalchemy.Table, version: int, names: Sequence[str] = ()
+) -> list[ColumnElement[Any]]:
+    """The columns of a table, or those of these names; empty where they came later."""
+    there = {column.name: column for column in migrations.columns(table, version)}
+    empty = sqlalchemy.null()
+    return [there.get(name, empty.label(name)) for name in names or table.c.keys()]
 
 
 def _epochs(rows: CursorResult[Any]) -> dict[int, list[EpochRecord]]:
@@ -169,6 +176,7 @@ def _run(row: Row[Any]) -> RunRecord:
         best_epoch=row.best_epoch,
         test_accuracy=row.test_accuracy,
         parameters=row.parameters,
+        failure=row.failure,
     )
 
 
@@ -183,18 +191,30 @@ def _trial(
         failure = Failure(
             row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
         )
-    tested = [run.test_accuracy for run in runs if run.test_accuracy is not None]
+    tested = [run.test_accuracy for run in runs if run.accuracy is not None]
     return TrialRecord(
         number=row.number,
         state=TrialState(row.state),
         parameters=TrialParameters.from_dict(json.loads(row.assignment)),
         configuration_key=row.configuration_key,
         values=values,
-        test_accuracy=sum(tested) / len(tested) if tested and len(tested) == len(runs) else None,
+        test_accuracy=_mean(tested),
         failure=failure,
         token=row.token,
         created_at=row.created_at,
         finished_at=row.finished_at,
         runs=runs,
         epochs=epochs,
+        accuracy_spread=_spread(row.accuracy_spread, row.accuracy_margin),
+        seconds_spread=_spread(row.training_seconds_spread, row.training_seconds_margin),
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Their mean, when all are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _spread(deviation: float | None, margin: float | None) -> Spread | None:
+    return None if deviation is None or margin is None else Spread(deviation, margin)

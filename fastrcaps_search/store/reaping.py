@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from typing import Any
+
+from sqlalchemy import Connection, exists, select
 
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.lease import failure_values, identity
+from fastrcaps_search.store.failures import failure_values
+from fastrcaps_search.store.lease import identity
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState
 
@@ -39,16 +42,23 @@ def reap(connection: Connection, study_id: int) -> set[int]:
 
 
 def _note_death(connection: Connection, study_id: int, lease: LeaseRecord) -> None:
-    """Count a worker that died while it trained; end a trial that kills them one by one."""
-    table = schema.trials
-    key = (
-        (table.c.study_id == study_id)
-        & (table.c.number == lease.number)
-        & (table.c.state == TrialState.RUNNING)
+    """Count a worker that died while it trained; end a training that kills them one by one."""
+    table, runs = schema.trials, schema.runs
+    key = (table.c.study_id == study_id) & (table.c.number == lease.number)
+    # A complete trial is being repeated while it has a run that has not ended.
+    repeated = (
+        (runs.c.study_id == study_id)
+        & (runs.c.number == lease.number)
+        & runs.c.accuracy.is_(None)
+        & runs.c.failure.is_(None)
     )
+    state = connection.scalar(select(table.c.state).where(key))
+    is_repeat = state == TrialState.COMPLETE and connection.scalar(select(exists(repeated)))
+    if state != TrialState.RUNNING and not is_repeat:
+        return
     connection.execute(table.update().where(key).values(deaths=table.c.deaths + 1))
-    deaths = connection.scalar(select(table.c.deaths).where(key))
-    if deaths is None or deaths < MOST_DEATHS:
+    deaths = connection.scalar(select(table.c.deaths).where(key)) or 0
+    if deaths < MOST_DEATHS:
         return
     failure = Failure(
         "workers died",
@@ -56,14 +66,11 @@ def _note_death(connection: Connection, study_id: int, lease: LeaseRecord) -> No
         f"the last one was {lease.worker}, process {lease.pid} on {lease.host_name}",
         "",
     )
-    connection.execute(
-        table.update()
-        .where(key)
-        # The next token, in case that one of them is not dead after all.
-        .values(
-            state=str(TrialState.FAILED),
-            token=table.c.token + 1,
-            finished_at=now(),
-            **failure_values(failure),
-        )
-    )
+    # The next token, in case that one of them is not dead after all.
+    ended: dict[str, Any] = {"token": table.c.token + 1, "deaths": 0}
+    if is_repeat:
+        # The trial keeps the values that it has.
+        connection.execute(runs.update().where(repeated).values(failure=failure.message))
+    else:
+        ended |= {"state": str(TrialState.FAILED), "finished_at": now(), **failure_values(failure)}
+    connection.execute(table.update().where(key).values(**ended))

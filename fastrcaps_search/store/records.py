@@ -61,6 +61,7 @@ class StudyRecord:
         seed: Seed of the first run of each trial and of the proposals.
         budget: The largest number of trials asked for.
         created_at: Seconds since 1970, on the database's clock.
+        repeats: Runs that each trial on or near the front is to have; 0 for none planned.
     """
 
     study_id: int
@@ -70,6 +71,7 @@ class StudyRecord:
     seed: int
     budget: int
     created_at: float
+    repeats: int = 0
 
 
 class _OnHost:
@@ -213,6 +215,7 @@ class RunRecord:
         best_epoch: That epoch, when done.
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
+        failure: Why a planned repeat ended without a result.
     """
 
     run: int
@@ -224,6 +227,25 @@ class RunRecord:
     best_epoch: int | None
     test_accuracy: float | None
     parameters: int | None = None
+    failure: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is not to be trained any more."""
+        return self.accuracy is not None or self.failure is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far the runs of a trial scatter in one of its values.
+
+    Attributes:
+        deviation: Standard deviation of the runs (with n - 1).
+        margin: The 95 % interval of their mean reaches so far to each side (Student's t).
+    """
+
+    deviation: float
+    margin: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +258,15 @@ class TrialRecord:
         parameters: Assignment.
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete.
-        test_accuracy: Mean over its runs, for trials on the front.
+        test_accuracy: Mean over its runs with a result, for trials on the front.
         failure: Why it failed.
         token: Current fencing token.
         created_at: Seconds since 1970, on the database's clock.
         finished_at: The same.
         runs: Its runs, by index.
         epochs: Its epochs, by run and epoch; empty where they were not asked for.
+        accuracy_spread: Of the accuracies of its runs, when complete with two or more.
+        seconds_spread: Of their training seconds.
     """
 
     number: int
@@ -257,6 +281,18 @@ class TrialRecord:
     finished_at: float | None
     runs: tuple[RunRecord, ...] = ()
     epochs: tuple[EpochRecord, ...] = ()
+    accuracy_spread: Spread | None = None
+    seconds_spread: Spread | None = None
+
+    @property
+    def results(self) -> tuple[RunRecord, ...]:
+        """The runs that its values are means of."""
+        return tuple(run for run in self.runs if run.accuracy is not None)
+
+    @property
+    def ended_runs(self) -> tuple[RunRecord, ...]:
+        """The runs that are not to be trained any more, repeats that failed included."""
+        return tuple(run for run in self.runs if run.has_ended)
 
     @property
     def is_finished(self) -> bool:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Connection,
-    Engine,
     Float,
     Integer,
     MetaData,
@@ -22,12 +18,6 @@ from sqlalchemy import (
 )
 from sqlalchemy import UniqueConstraint as Unique
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateColumn
-
-from fastrcaps_search.errors import StoreError, WrongStoreError
-
-VERSION = 4
-"""Version of the tables below; a change of them needs a step in ``MIGRATIONS``."""
 
 metadata = MetaData()
 
@@ -43,6 +33,8 @@ studies = Table(
     Column("seed", BigInteger, nullable=False),
     Column("budget", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
+    # Runs that each trial on or near the front is to have; 0 for none planned.
+    Column("repeats", Integer, nullable=False, server_default="0"),
 )
 
 
@@ -64,6 +56,11 @@ trials = Table(
     Column("accuracy", Float),
     Column("training_seconds", Float),
     Column("parameters", Float),
+    # Of the runs that the values are means of, where there are two or more.
+    Column("accuracy_spread", Float),
+    Column("accuracy_margin", Float),
+    Column("training_seconds_spread", Float),
+    Column("training_seconds_margin", Float),
     Column("failure_kind", Text),
     Column("failure_message", Text),
     Column("failure_trace", Text),
@@ -133,6 +130,8 @@ runs = Table(
     Column("best_epoch", Integer),
     Column("parameters", Integer),
     Column("test_accuracy", Float),
+    # Why a planned repeat ended without a result.
+    Column("failure", Text),
 )
 
 epochs = Table(
@@ -175,125 +174,12 @@ crews = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A step from the version of the tables before.
-
-    Attributes:
-        version: Version that it leads to.
-        name: What it adds.
-        tables: New tables.
-        columns: New columns of tables that were there.
-        fill: Stores in what is new what follows from what was there.
-    """
-
-    version: int
-    name: str
-    tables: tuple[Table, ...] = ()
-    columns: tuple[Column[Any], ...] = ()
-    fill: Callable[[Connection], None] | None = None
-
-    def apply(self, connection: Connection) -> None:
-        """Add what is not there yet."""
-        metadata.create_all(connection, tables=self.tables)
-        for column in self.columns:
-            present = sqlalchemy.inspect(connection).get_columns(column.table.name)
-            if column.name not in {known["name"] for known in present}:
-                added = CreateColumn(column).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {added}")
-        if self.fill is not None:
-            self.fill(connection)
-
-
-def keep_claims(connection: Connection, *those: ColumnElement[bool]) -> None:
-    """Store what leases say of their claims, for when the leases are gone."""
-    names = claims.c.keys()
-    # SQLite needs a condition between a SELECT and ON CONFLICT.
-    held = sqlalchemy.select(*(leases.c[name] for name in names))
-    held = held.where(sqlalchemy.true(), *those)
-    kept = _insert(connection, claims).from_select(names, held)
-    connection.execute(kept.on_conflict_do_nothing())
-
-
-MIGRATIONS = (
-    Migration(2, "crews", tables=(crews,)),
-    Migration(
-        3,
-        "leases that run out",
-        columns=(
-            trials.c.deaths,
-            trials.c.device_faults,
-            leases.c.renewed_at,
-            leases.c.lease_seconds,
-            leases.c.suspected_at,
-            leases.c.nonce,
-        ),
-    ),
-    Migration(4, "a timeline", tables=(claims,), columns=(epochs.c.stored_at,), fill=keep_claims),
-)
-NEW_COLUMNS = {column: step.version for step in MIGRATIONS for column in step.columns} | {
-    column: step.version for step in MIGRATIONS for table in step.tables for column in table.c
-}
-"""Versions in which columns came, alone or with their tables."""
-
-
-def create(engine: Engine) -> None:
-    """Create what is missing and bring older tables up to date, in one transaction.
-
-    The admission lock must be held. Tables of a newer version stay as they are.
-    """
-    with engine.begin() as connection:
-        found = _version(connection)
-        if found is not None and found >= VERSION:
-            return
-        if found is None:
-            metadata.create_all(connection)
-        for migration in MIGRATIONS:
-            if found is not None and migration.version > found:
-                migration.apply(connection)
-        connection.execute(versions.delete())
-        connection.execute(versions.insert().values(version=VERSION))
-
-
-def _version(connection: Connection) -> int | None:
-    """Version of the tables; ``None`` where there are none, or were not all made."""
-    if not sqlalchemy.inspect(connection).has_table(versions.name):
-        return None
-    found: int | None = connection.scalar(sqlalchemy.select(versions.c.version))
-    return found
-
-
 def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
     """Insert a row unless its key is taken."""
-    connection.execute(_insert(connection, table).values(**values).on_conflict_do_nothing())
+    connection.execute(insert_into(connection, table).values(**values).on_conflict_do_nothing())
 
 
-def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that can say what to do on a conflict."""
     on_server = connection.dialect.name == "postgresql"
     return postgresql.insert(table) if on_server else sqlite.insert(table)
-
-
-def columns(table: Table, version: int) -> list[Column[Any]]:
-    """Columns that a table has in a version, to read a database that is not brought up to date."""
-    return [column for column in table.c if NEW_COLUMNS.get(column, 1) <= version]
-
-
-def check(engine: Engine, *, shown: str) -> int:
-    """Version of the tables; older ones can be read.
-
-    Raises:
-        StoreError: It has no tables of ours, or tables of a newer version.
-    """
-    with engine.connect() as connection:
-        if not sqlalchemy.inspect(connection).has_table(versions.name):
-            raise WrongStoreError(
-                f"{shown} must hold studies of fastrcaps-search, got a database without its "
-                "tables; name another with --storage"
-            )
-        found = _version(connection)
-    if found is None or found > VERSION:
-        raise StoreError(
-            f"{shown} must have tables of version {VERSION} or older, got version {found}; "
-            "use the release of fastrcaps-search that wrote it"
-        )
-    return found

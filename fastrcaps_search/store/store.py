@@ -15,11 +15,11 @@ from fastrcaps_search.errors import (
     StoreError,
     StudyNotFoundError,
 )
-from fastrcaps_search.store import schema
+from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reading import read_claims, read_leases, read_trials
+from fastrcaps_search.store.reading import read_claims, read_leases, read_trials, readable
 from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
 from fastrcaps_search.store.refusals import store_errors
 
@@ -41,7 +41,7 @@ class Store:
         location: Location,
         engine: Engine,
         *,
-        version: int = schema.VERSION,
+        version: int = migrations.VERSION,
         patience: Patience | None = None,
     ) -> None:
         self.location = location
@@ -77,11 +77,11 @@ class Store:
         """
         patience = patience or Patience()
         store = patience(lambda: cls._checked(location, writing_engine(location), patience))
-        if store.version < schema.VERSION:
+        if store.version < migrations.VERSION:
             store.close()
             raise StoreError(
-                f"{location.shown} must have tables of version {schema.VERSION} to be worked on, "
-                f"got version {store.version}; `fastrcaps-search run` brings it up to date"
+                f"{location.shown} must have tables of version {migrations.VERSION} to be worked "
+                f"on, got version {store.version}; `fastrcaps-search run` brings it up to date"
             )
         return store
 
@@ -89,7 +89,7 @@ class Store:
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
         try:
             with store_errors(location):
-                version = schema.check(engine, shown=location.shown)
+                version = migrations.check(engine, shown=location.shown)
         except BaseException:
             engine.dispose()
             raise
@@ -137,7 +137,8 @@ class Store:
 
     def find_study(self, name: str) -> StudyRecord | None:
         """The stored study of that name, or ``None``."""
-        query = select(schema.studies).where(schema.studies.c.name == name)
+        columns = readable(schema.studies, self.version)
+        query = select(*columns).where(schema.studies.c.name == name)
         row = self.do(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _study(row, self.location)
 
@@ -189,4 +190,5 @@ def _study(row: Row[Any], location: Location) -> StudyRecord:
         seed=row.seed,
         budget=row.budget,
         created_at=row.created_at,
+        repeats=row.repeats or 0,
     )

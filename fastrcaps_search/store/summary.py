@@ -1,4 +1,4 @@
-"""What the command line and the page both say of a study: its front, progress and JSON rows."""
+"""What the command line and the page both say of a study: its front and its progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
@@ -117,60 +117,6 @@ def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
     front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
     front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
     return [trial.number for trial, _ in front]
-
-
-def trial_row(trial: TrialRecord) -> dict[str, Any]:
-    """JSON values of one trial.
-
-    ``values`` always has its three keys, which are null while there is no value. ``runs`` is
-    the number of runs that were begun. ``test_accuracy`` is there when it is known, ``reason``
-    when the trial failed.
-    """
-    values: dict[str, Any] = dict.fromkeys(objective.name for objective in OBJECTIVES)
-    if trial.values is not None:
-        values = dict(zip(values, map(_json_number, trial.values.as_tuple()), strict=True))
-        values["parameters"] = _whole(values["parameters"])
-    row: dict[str, Any] = {
-        "trial": trial.number,
-        "state": str(trial.state),
-        "params": trial.parameters.to_dict(),
-        "values": values,
-        "runs": len(trial.runs),
-        "device": trial.device,
-    }
-    if trial.test_accuracy is not None:
-        row["test_accuracy"] = _json_number(trial.test_accuracy)
-    if trial.state is TrialState.FAILED:
-        row["reason"] = failure_reason(trial)
-    return row
-
-
-def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """Rows of ``trials --json``, by number."""
-    return [trial_row(trial) for trial in sorted(trials, key=lambda trial: trial.number)]
-
-
-def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """Rows of ``front --json``, in the order of :func:`front_numbers`."""
-    by_number = {trial.number: trial for trial in trials}
-    return [trial_row(by_number[number]) for number in front_numbers(trials)]
-
-
-def failure_reason(trial: TrialRecord) -> str:
-    """Why a trial failed, in one line."""
-    if trial.failure is None:
-        return "no reason was stored"
-    return trial.failure.message or trial.failure.kind
-
-
-def _json_number(value: float) -> float | None:
-    """The value, or null where JSON has no word for it."""
-    return value if math.isfinite(value) else None
-
-
-def _whole(value: float | None) -> float | None:
-    """A count without ``.0``."""
-    return int(value) if value is not None and float(value).is_integer() else value
 
 
 def _valued(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Values]]:

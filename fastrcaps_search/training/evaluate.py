@@ -46,9 +46,17 @@ class Evaluation:
             # As in training: sums in another order could part a tie in another way.
             network.to(memory_format=torch.channels_last)
 
-    @torch.no_grad()
     def accuracy(self, split: Split) -> float:
         """Fraction of the split that the network, as it is now, classifies right.
+
+        Args:
+            split: On the network's device.
+        """
+        return int((self.classes(split) == split.labels).sum()) / len(split)
+
+    @torch.no_grad()
+    def classes(self, split: Split) -> Tensor:
+        """Classes int64 [N] of the split's images, by the network as it is now.
 
         Classes that tie, or are NaN, count as the first of them.
 
@@ -59,11 +67,10 @@ class Evaluation:
         self._network.eval()
         if self._classifier is not None:
             self._classifier.read()
-        correct = torch.zeros((), dtype=torch.int64, device=self._device)
-        for images, labels in split.batches(BATCH[self._device.type]):
-            correct += (self._classify(images) == labels).sum()
+        batches = split.batches(BATCH[self._device.type])
+        found = [self._classify(images) for images, _ in batches]
         self._network.train(was_training)
-        return int(correct) / len(split)
+        return torch.cat(found)
 
     def _classify(self, images: Tensor) -> Tensor:
         if self._classifier is not None:

@@ -56,7 +56,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     except BaseException:
         remove_file(temporary)
         raise
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -65,10 +65,42 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises:
         CheckpointError: No regular file, none of ours, or not as it was written.
     """
-    tensors, metadata = _parsed(path, _content(path))
+    return parsed_tensors(path, regular_bytes(path))
+
+
+def parsed_tensors(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """As :func:`read_tensors`, of the content of a file that was read before."""
+    tensors, metadata = _parsed(path, content)
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise CheckpointError(f"{path} must be as it was written, got another checksum")
     return tensors, metadata
+
+
+def regular_bytes(path: Path, *, what: str = "a checkpoint", most: int = MOST_BYTES) -> bytes:
+    """Bytes of a regular file; a link is not followed, a pipe not waited for.
+
+    Args:
+        path: The file.
+        what: What it must be, for the message.
+        most: Bytes that it may have at most.
+
+    Raises:
+        CheckpointError: It is something else, too large, or cannot be read.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    try:
+        with open(path, "rb", opener=opener) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise CheckpointError(f"{path} must be {what}, got: no regular file")
+            if found.st_size > most:
+                raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
+            return file.read()
+    except OSError as error:
+        raise CheckpointError(f"{path} must be {what}, got: {reason(error)}") from error
 
 
 def remove_file(path: Path) -> None:
@@ -93,31 +125,13 @@ def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str
     return digest.hexdigest()
 
 
-def _flush_folder(path: Path) -> None:
+def flush_folder(path: Path) -> None:
     """Make a renaming last."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _content(path: Path) -> bytes:
-    """Bytes of a regular file; a link is not followed, a pipe not waited for."""
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-    try:
-        with open(path, "rb", opener=opener) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise CheckpointError(f"{path} must be a checkpoint, got: no regular file")
-            if found.st_size > MOST_BYTES:
-                raise CheckpointError(f"{path} must be a checkpoint, got: {found.st_size} bytes")
-            return file.read()
-    except OSError as error:
-        raise CheckpointError(f"{path} must be a checkpoint, got: {reason(error)}") from error
 
 
 def _parsed(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -26,7 +26,8 @@ from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.patience import Patience

@@ -11,7 +11,8 @@ import fastrcaps_search
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "reports/README.md")
 COMMANDS = {
     *("run", "worker", "status", "trials", "front"),
-    *("select", "report", "studies", "doctor"),
+    *("select", "export", "evaluate"),
+    *("report", "studies", "doctor"),
 }
 # The paths in backquotes that name something of the checkout; the rest are made by a run.
 IN_CHECKOUT = re.compile(r"`((?:fastrcaps_search|studies|tests|\.ci)/[^`\s]*|[a-z]+\.(?:cfg|py))`")

@@ -19,7 +19,8 @@ SHIPPED = {
 }
 COMMANDS = (
     *("run", "worker", "status", "trials", "front"),
-    *("select", "report", "studies", "doctor"),
+    *("select", "export", "evaluate"),
+    *("report", "studies", "doctor"),
 )
 
 

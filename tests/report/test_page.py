@@ -21,7 +21,7 @@ from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.marks import contrast
 from fastrcaps_search.report.page import TEMPLATES, page, page_scripts, script_json
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.summary import front_rows, trial_rows
+from fastrcaps_search.store.rows import front_rows, trial_rows
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
 
 if TYPE_CHECKING:
@@ -280,3 +280,72 @@ def test_what_is_no_file_is_not_replaced(records: Records, tmp_path: Path, kind:
         write_report(StoredStudy(records.study(), ()), path=path)
     assert (path.stat().st_ino, path.stat().st_mode) == (before.st_ino, before.st_mode)
     assert kind == "device" or list(tmp_path.iterdir()) == [path]
+
+
+def cells(text: str) -> dict[int, list[str]]:
+    """Texts of the cells of the front's table by trial, with a bar where a line ends."""
+    table = re.search(r'<table id="front-table">(.*?)</table>', text, re.DOTALL)
+    assert table is not None
+    rows = re.findall(r'<tr data-trial="(\d+)">(.*?)</tr>', table[1], re.DOTALL)
+    return {
+        int(number): [
+            re.sub("<[^>]+>", "", cell.replace("<small>", "|")).replace("\u00a0", " ").strip()
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
+        ]
+        for number, row in rows
+    }
+
+
+def test_the_fronts_table_says_how_sure_it_is(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    found = cells(page(view))
+    # Five runs: margins of 0.196 points and, at 94 s, of twice 1,000 times as many seconds.
+    assert found[5][1:7] == ["97.00 %|± 0.20", "96.60 %", "94.0|± 3.9", "1,915,440", "5", "100 %"]
+    assert found[2][1:6] == ["96.20 %|± 2.54", "95.80 %", "118.0|± 12.7", "1,841,712", "2"]
+    assert found[9][5] == "2"
+    assert found[7][1:6] == ["92.10 %", "91.70 %", "62.3", "1,557,040", "1"]
+    for number, row in found.items():
+        assert row[6] == f"{100 * view.sureness[number]:.0f} %"
+    text = " ".join(page(view).replace("\u00a0", " ").split())
+    assert "Trials on the front were trained 1 to 5 times" in text
+    assert "pooled over the 3 trials of the study that were trained more than once" in text
+    sure = f"{100 * view.sureness[1]:.0f}"
+    assert f"Trial 1 ({sure} %) is not on the front but may belong there." in text
+    assert "othing was repeated" not in re.sub("<script.*?</script>", "", text)
+
+
+def test_where_nothing_was_repeated_the_page_says_so(records: Records) -> None:
+    view = view_of(records.study(), records.trials())
+    text = " ".join(page(view).split())
+    assert {row[5] for row in cells(text).values()} == {"?"}
+    line = "<code>fastrcaps-search run --study mnist-mini --repeat-front 5</code>"
+    assert f"? nothing was repeated: {line} says how sure the front is." in text
+    words = "Nothing was repeated, so nothing says how far luck of the seed reaches: "
+    assert words + line in text
+    # Planned, but none has ended yet: five trials of one run are to have two.
+    planned = view_of(replace(records.study(), repeats=2), records.trials())
+    expected = "? nothing has been repeated yet; 5 planned runs say how sure the front is."
+    assert expected in page(planned)
+
+
+def test_trials_near_the_front_are_listed_in_words(records: Records) -> None:
+    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    assert view.certainty is not None
+
+    def listed(number: int) -> str:
+        near = tuple(replace(trial, probability=0.25) for trial in view.trials[:number])
+        assert view.certainty is not None
+        sure = replace(view.certainty, near=near)
+        text = " ".join(page(replace(view, certainty=sure)).replace("\u00a0", " ").split())
+        found = re.search(r"(Trial \d+ \(25 %\)[^.]*\.)", text)
+        assert found is not None
+        return found[1]
+
+    ending = " are not on the front but may belong there."
+    assert listed(2) == f"Trial 0 (25 %) and trial 1 (25 %){ending}"
+    assert listed(3) == f"Trial 0 (25 %), trial 1 (25 %) and trial 2 (25 %){ending}"
+    assert listed(9) == (
+        "Trial 0 (25 %), trial 1 (25 %), trial 2 (25 %), trial 3 (25 %), trial 4 (25 %), "
+        f"trial 5 (25 %) and 3 more{ending}"
+    )

@@ -94,6 +94,7 @@ def test_front_table_and_embedded_rows_are_the_front(full: Opened, records: Reco
         "values": {"accuracy": 0.97, "training_seconds": 94.0, "parameters": 1915440},
         "runs": 1,
         "device": "Test CPU @ 2 GHz",
+        "front_probability": None,
         "test_accuracy": 0.966,
     }
     first = full.page.locator("#front-table tbody tr").first
@@ -104,6 +105,7 @@ def test_front_table_and_embedded_rows_are_the_front(full: Opened, records: Reco
         "96.60\u00a0%",
         "94.0",
         "1,915,440",
+        "?",
         "3",
         "1 → 8",
         "full",

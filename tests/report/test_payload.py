@@ -20,7 +20,7 @@ from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.page import page
 from fastrcaps_search.report.payload import MOST_TRACE, UNITS, UNKNOWN, payload
 from fastrcaps_search.store.records import EpochRecord, Values
-from fastrcaps_search.store.summary import trial_rows
+from fastrcaps_search.store.rows import trial_rows
 from tests.report.views import FAILURE, HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:
@@ -301,3 +301,23 @@ def test_nothing_in_it_names_a_machine_id(records: Records) -> None:
     )
     assert "desk/1f" not in found
     assert "boot" not in keys_of(json.loads(found))
+
+
+def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    more = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))["more"]
+
+    def said(number: int, key: str) -> list[Any]:
+        return [run.get(key) for run in more[number]["runs"]]
+
+    assert said(5, "accuracy") == pytest.approx([0.968, 0.969, 0.970, 0.971, 0.972])
+    assert said(2, "accuracy") == pytest.approx([0.960, 0.964, None])
+    assert said(2, "failure") == [None, None, None]
+    assert said(9, "failure") == [None, None, "the disk <b>is</b> full"]
+    assert said(3, "failure") == [None, "diverged at epoch 2"]
+    assert more[2]["note"] == "run 3 under way, 2 of 5 epochs done, held by desk (cpu)"
+    # Each repeat has a claim of its own, which took nothing over.
+    assert [trial.get("claims") for trial in more] == [1] * 11
+    assert more[2]["positions"] == pytest.approx(
+        {"seconds": 118.0, "epochs": 5.0, "samples": 20_000, "steps": 1_250, "paper": 118.0}
+    )

@@ -191,6 +191,7 @@ def test_the_card_says_all_about_the_trial(page: Page) -> None:
     found = facts(page)
     expected = {
         "state": "complete",
+        "on the front": "? (nothing was repeated)",
         "P": "5",
         "batch size": "1 → 32 → 64 → 128",
         "decoder": "reduced",
@@ -287,7 +288,8 @@ def test_several_runs_show_their_spread(
     )
     opened = open_page(write(records.study(runs_per_trial=2), [replace(one, runs=runs)]))
     found = facts(opened.page)
-    assert found["accuracy"] == "97.00 % (runs 96.00 % to 98.00 %)"
+    assert found["accuracy"] == "97.00 % (mean of 2 runs)"
+    assert found["each run"] == "96.00 %, 98.00 %"
     assert found["training time"] == "94.0 s (runs 90.0 to 98.0)"
     assert found["seeds"] == "7, 8"
     assert opened.page.locator(f"{BY_TIME} .yerror").count() == 1
@@ -304,6 +306,7 @@ def test_the_command_lines_are_those_of_the_trial(
     assert codes == [
         "fastrcaps-search select --study mnist-mini --min-accuracy 0.962 --max-seconds 118 "
         "--max-parameters 1841712",
+        "fastrcaps-search export --study mnist-mini --trial 2 --out mnist-mini-trial-2",
         "fastrcaps-search run --study mnist-mini-trial-2.toml --trials 1 --seed 7",
     ]
     with page.expect_download() as waiting:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fastrcaps_search.report.tables import csv_text, json_text
-from fastrcaps_search.store.summary import trial_rows
+from fastrcaps_search.store.rows import trial_rows
 from tests.report.views import FAILURE, HOSTILE, many, stored_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def test_columns_come_in_the_documented_order(rows: list[dict[str, Any]]) -> Non
         "values.parameters",
         "runs",
         "device",
+        "front_probability",
         "test_accuracy",
         "reason",
     ]
@@ -63,6 +64,7 @@ def test_csv_reads_back_as_the_rows(rows: list[dict[str, Any]]) -> None:
         "values.parameters": "1483312",
         "runs": "1",
         "device": "Test CPU @ 2 GHz",
+        "front_probability": "",
         "test_accuracy": "0.944",
         "reason": "",
     }
@@ -123,7 +125,7 @@ def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> N
 def test_no_trial_is_a_header_alone() -> None:
     assert csv_text([]) == (
         "trial,state,values.accuracy,values.training_seconds,values.parameters,"
-        "runs,device,test_accuracy,reason\n"
+        "runs,device,front_probability,test_accuracy,reason\n"
     )
     assert json.loads(json_text([])) == []
 
@@ -143,3 +145,47 @@ def test_json_keeps_texts_readable_and_numbers_finite(records: Records) -> None:
     assert found[0]["values"] == {"accuracy": None, "training_seconds": None, "parameters": 5}
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_text([{"values": float("nan")}])
+
+
+def test_spreads_have_columns_where_some_trial_has_one(records: Records) -> None:
+    rows = trial_rows(stored_of("repeated", records).trials)
+    text = csv_text(rows)
+    header = text.split("\n")[0].split(",")
+    assert header[7:] == [
+        "values.accuracy",
+        "values.training_seconds",
+        "values.parameters",
+        "spread.accuracy.deviation",
+        "spread.accuracy.margin",
+        "spread.accuracy.low",
+        "spread.accuracy.high",
+        "spread.training_seconds.deviation",
+        "spread.training_seconds.margin",
+        "spread.training_seconds.low",
+        "spread.training_seconds.high",
+        "runs",
+        "device",
+        "front_probability",
+        "test_accuracy",
+        "reason",
+    ]
+    found = list(csv.DictReader(io.StringIO(text)))
+    # Two runs of 96.0 and 96.4 %, of 117 and 119 s: deviation sqrt(2) halves of their distance.
+    two = {key: float(found[2][key]) for key in header if key.startswith("spread.")}
+    assert two == pytest.approx(
+        {
+            "spread.accuracy.deviation": 0.004 / 2**0.5,
+            "spread.accuracy.margin": 12.706205 * 0.002,
+            "spread.accuracy.low": 0.962 - 12.706205 * 0.002,
+            "spread.accuracy.high": 0.962 + 12.706205 * 0.002,
+            "spread.training_seconds.deviation": 2**0.5,
+            "spread.training_seconds.margin": 12.706205,
+            "spread.training_seconds.low": 118 - 12.706205,
+            "spread.training_seconds.high": 118 + 12.706205,
+        },
+        abs=1e-6,
+    )
+    assert {row["spread.accuracy.margin"] for row in found if row["runs"] == "1"} == {""}
+    assert [row["runs"] for row in found] == ["1", "1", "2", "2", *"15111", "2", "1"]
+    assert found[2]["front_probability"] == str(rows[2]["front_probability"])
+    assert (found[3]["front_probability"], found[3]["values.accuracy"]) == ("", "")

@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.front.spread import spread
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.store.records import (
     ClaimRecord,
+    EpochRecord,
     Failure,
     LeaseRecord,
+    RunRecord,
+    Spread,
     StudyRecord,
     TrialRecord,
     TrialState,
@@ -38,6 +42,10 @@ def view_of(
 
 def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialRecord:
     """The trial with so many runs of these accuracies and seconds, the epochs the same in each."""
+    found = (spread([accuracy for accuracy, _ in runs]), spread([spent for _, spent in runs]))
+    accuracy_spread, seconds_spread = (
+        None if each is None else Spread(each.deviation, each.margin) for each in found
+    )
     return replace(
         trial,
         runs=tuple(
@@ -47,9 +55,25 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
             for run, (accuracy, spent) in enumerate(runs)
         ),
         epochs=tuple(
-            replace(epoch, run=run) for run, _ in enumerate(runs) for epoch in trial.epochs
+            replace(epoch, run=run, token=run + 1)
+            for run, _ in enumerate(runs)
+            for epoch in trial.epochs
         ),
+        accuracy_spread=accuracy_spread,
+        seconds_spread=seconds_spread,
     )
+
+
+def with_repeat(
+    trial: TrialRecord, epochs: Sequence[EpochRecord], failure: str | None = None
+) -> TrialRecord:
+    """The trial with one more run that has these epochs: under way, or failed."""
+    run = len(trial.runs)
+    begun = RunRecord(
+        run, 7 + run, trial.runs[0].setting, True, None, None, None, None, failure=failure
+    )
+    stored = (replace(epoch, run=run, token=run + 1) for epoch in epochs)
+    return replace(trial, runs=(*trial.runs, begun), epochs=(*trial.epochs, *stored))
 
 
 def stored_of(kind: str, records: Records) -> StoredStudy:
@@ -110,6 +134,34 @@ def _runs(records: Records) -> StoredStudy:
         if (v := trial.values) is not None
     ]
     return StoredStudy(records.study(runs_per_trial=2), trials)
+
+
+def _repeated(records: Records) -> StoredStudy:
+    """Trials of one run, of two and of five; repeats under way, failed and diverged.
+
+    Trial 5 has five runs. 2 and 9 have two; a third one of 2 is under way, of 9 it failed. A
+    repeat of 3 diverged, which failed the trial. The others have one run.
+    """
+    trials = records.trials()
+    trials[5] = with_runs(trials[5], [(0.968 + 0.001 * n, 90.0 + 2 * n) for n in range(5)])
+    for number, seconds in ((2, 118.0), (9, 104.4)):
+        accuracy = 0.962 if number == 2 else 0.948
+        runs = [(accuracy - 0.002, seconds - 1), (accuracy + 0.002, seconds + 1)]
+        trials[number] = with_runs(trials[number], runs)
+    begun = [records.epoch_record(epoch, 0.1, 500.0) for epoch in (1, 2)]
+    trials[2] = with_repeat(trials[2], begun)
+    trials[9] = with_repeat(trials[9], begun[:1], "the disk <b>is</b> full")
+    trials[3] = with_repeat(trials[3], begun[:1], FAILURE.message)
+    trials[3] = replace(
+        trials[3], state=TrialState.FAILED, values=None, failure=FAILURE, finished_at=20_000.0
+    )
+    claims = [
+        records.claim(trial.number, run.run + 1, "w", trial.created_at + 12_000 * run.run)
+        for trial in trials
+        for run in trial.runs
+    ]
+    study = replace(records.study(budget=11), repeats=5)
+    return StoredStudy(study, trials, [records.lease(2)], claims)
 
 
 def _many(records: Records) -> StoredStudy:
@@ -200,6 +252,7 @@ _MAKERS = {
     "running": _running,
     "stopped": _stopped,
     "runs": _runs,
+    "repeated": _repeated,
     "many": _many,
     "rates": _rates,
     "lenet5": _lenet5,

@@ -14,10 +14,11 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import driver, probing
 from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunRequest, StudyRun
+from fastrcaps_search.search.driver import StudyRun
 from fastrcaps_search.search.estimate import StepCosts
 from fastrcaps_search.search.probing import Seen
 from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.admission import Door

@@ -20,10 +20,12 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search import processes
 from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.slots import CoreSlots
-from fastrcaps_search.search.study_worker import LOG, Worker, _logging_to
+from fastrcaps_search.search.study_worker import Worker
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.search.trial_log import LOG, logging_to
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
@@ -153,7 +155,7 @@ def test_a_full_disk_under_the_log_of_a_trial_harms_nothing(tmp_path: Path) -> N
     full = tmp_path / "log.txt"
     full.symlink_to("/dev/full")
     LOG.setLevel(logging.INFO)
-    with _logging_to(full):
+    with logging_to(full):
         LOG.info("a line that does not fit")
 
 

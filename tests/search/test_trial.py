@@ -15,9 +15,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
+from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.search.trial import TrialTraining, Workplace, checkpoint_folder, claims
+from fastrcaps_search.search.trial import TrialTraining
 from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
@@ -234,7 +235,7 @@ def test_a_continued_run_uses_its_threads_but_never_more_than_cores(
     with pytest.raises(InterruptedRunError):
         TrialTraining(place, first, site.record()).train()
     first.release()
-    monkeypatch.setattr("fastrcaps_search.search.trial.cores", lambda: 1)
+    monkeypatch.setattr("fastrcaps_search.search.runs.cores", lambda: 1)
     place = replace(site.place(), threads=2, use_threads=use)
     TrialTraining(place, site.claim(), site.record()).train()
     assert asked == [2, 1]

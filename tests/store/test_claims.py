@@ -13,8 +13,9 @@ from sqlalchemy import select
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.store import migrations
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import ClaimedTrial
@@ -263,7 +264,7 @@ class TestVersion3:
     ) -> None:
         enter_study(location, definition, seed=None, budget=4)
         with closing(Store.reading(location)) as store:
-            assert store.version == 4
+            assert store.version == migrations.VERSION
             (lease,) = store.leases(study)
             assert store.claims(study) == [
                 ClaimRecord(0, 1, "w0", lease.host, "cpu", lease.claimed_at)

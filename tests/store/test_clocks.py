@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.engine import BUSY_SECONDS, IDLE_SECONDS, reading_engine
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.mirror import Mirror

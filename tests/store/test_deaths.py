@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.errors import LeaseLostError
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.reaping import MOST_DEATHS
 from fastrcaps_search.store.records import StudyRecord, TrialState, Values

@@ -95,15 +95,15 @@ class TestEntering:
     def test_tables_of_a_newer_version_are_refused_and_left_alone(
         self, location: Location, study: StudyRecord, definition: StudyDefinition, sql: Sql
     ) -> None:
-        sql("update fastrcaps_schema set version = 5; drop table fastrcaps_crews")
+        sql("update fastrcaps_schema set version = 6; drop table fastrcaps_crews")
         for attempt in (
             lambda: enter_study(location, definition, seed=None, budget=4),
             lambda: Store.reading(location),
             lambda: Store.writing(location),
         ):
-            with pytest.raises(StoreError, match="version 4 or older, got version 5; use the rel"):
+            with pytest.raises(StoreError, match="version 5 or older, got version 6; use the rel"):
                 attempt()
-        assert sql("select version from fastrcaps_schema") == [(5,)]
+        assert sql("select version from fastrcaps_schema") == [(6,)]
         with pytest.raises(Exception, match="fastrcaps_crews"):
             sql("select * from fastrcaps_crews")
 

@@ -10,7 +10,8 @@ import pytest
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.records import (
     LeaseRecord,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store

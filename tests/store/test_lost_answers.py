@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fastrcaps_search.errors import StoreUnavailableError
-from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.metrics import RunResult
+from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, VALUES, Clock, claimed, trial_of
+from tests.store.workers import FAILURE, SETTING, VALUES, Clock, claimed, trial_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker
@@ -62,6 +64,28 @@ class TestAnswersThatAreLost:
         claim = claimed(door)
         assert lost == [True]
         assert (claim.number, claim.token, claim.parameters) == (0, 2, first.parameters)
+
+    def test_the_claim_of_a_repeat_is_found_again(
+        self,
+        make_door: DoorMaker,
+        patient: Store,
+        location: Location,
+        study: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        door = make_door(at=patient)
+        for accuracy in (0.1, 0.9, 0.1, 0.1):
+            claim = ClaimedTrial(patient, claimed(door))
+            claim.begin_run(0, seed=0, setting=SETTING, fresh=True)
+            claim.finish_run(0, RunResult(accuracy, 1.0, 10, 1))
+            claim.complete(Values(accuracy, 1.0, 10))
+        enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+        lost = lose_answer(patient, monkeypatch)
+        admitted = door.next()
+        assert lost == [True]
+        assert admitted.claim is not None
+        assert (admitted.duty, admitted.claim.number) == (Duty.REPEAT, 1)
+        assert [lease.token for lease in patient.leases(study)] == [2]
 
     def test_the_claim_of_a_test_is_found_again(
         self,

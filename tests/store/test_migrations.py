@@ -14,8 +14,9 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.crews import Crew, KeptCrew, keep_crew, kept_crews
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
@@ -56,9 +57,12 @@ def rows(sql: Sql, *, but: Collection[str] = frozenset()) -> dict[str, list[tupl
     return found
 
 
-# Columns of version 3, which are in the rows of its own dump, and of version 4.
+# Columns of version 3, which are in the rows of its own dump, and of versions 4 and 5.
 NEW = {"deaths", "device_faults", "renewed_at", "lease_seconds", "suspected_at", "nonce"}
-NEWEST = {"stored_at"}
+NEWEST = {
+    *("stored_at", "repeats", "failure", "accuracy_spread", "accuracy_margin"),
+    *("training_seconds_spread", "training_seconds_margin"),
+}
 # What SQLite makes of a type when it stores a value.
 AFFINITIES = {"BIGINT": "INTEGER", "VARCHAR": "TEXT"}
 
@@ -103,7 +107,7 @@ class TestVersion1:
     ) -> None:
         before = rows(sql, but=NEW | NEWEST)
         study = enter_study(location, definition, seed=None, budget=5)
-        assert (version(sql), study.budget) == (4, 5)
+        assert (version(sql), study.budget) == (5, 5)
         sql("update fastrcaps_studies set budget = 3")
         after = rows(sql, but=NEW | NEWEST)
         assert after.pop("fastrcaps_crews") == []
@@ -192,7 +196,7 @@ class TestVersion2:
     ) -> None:
         before = rows(sql, but=NEW | NEWEST)
         enter_study(location, definition, seed=None, budget=4)
-        assert version(sql) == 4
+        assert version(sql) == 5
         after = rows(sql, but=NEW | NEWEST)
         assert len(after.pop("fastrcaps_claims")) == 1
         assert after == before
@@ -270,7 +274,7 @@ class TestVersion3:
         before = rows(sql)
         ((claimed_at,),) = sql("select claimed_at from fastrcaps_leases")
         enter_study(location, definition, seed=None, budget=4)
-        assert version(sql) == 4
+        assert version(sql) == 5
         # What is known is who holds a trial now.
         holder = ClaimRecord(2, 1, "w0", "another-machine/0123", "cpu", claimed_at)
         assert self.read_all(location) == [holder]
@@ -286,7 +290,7 @@ class TestVersion3:
         # As a release of version 3 leaves it that was taken for a while.
         sql("update fastrcaps_schema set version = 3")
         enter_study(location, definition, seed=None, budget=4)
-        assert (version(sql), self.read_all(location)) == (4, claims)
+        assert (version(sql), self.read_all(location)) == (5, claims)
 
     def test_its_trials_can_be_gone_on_with(
         self, location: Location, definition: StudyDefinition, sql: Sql
@@ -310,11 +314,53 @@ class TestVersion3:
             ]
 
 
-@pytest.mark.parametrize("name", ["version_1.sql", "version_2.sql", "version_3.sql"])
+class TestVersion4:
+    """A complete trial of two runs, one of a single run, and a running one.
+
+    The data of the real program from before repeats, but for the names of the machine.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _stored(self, location: Location) -> None:
+        stored(location, "version_4.sql")
+
+    def test_it_is_read_as_it_is(self, location: Location, sql: Sql) -> None:
+        before = file_of(location).read_bytes()
+        with closing(Store.reading(location)) as store:
+            study = store.study("tiny")
+            repeated, single, running = store.trials(study)
+        assert study.repeats == 0
+        assert repeated.values == Values(0.91, 3.0, 61_706)
+        assert [run.accuracy for run in repeated.results] == [0.9, 0.92]
+        assert {t.accuracy_spread for t in (repeated, single, running)} == {None}
+        assert file_of(location).read_bytes() == before
+
+    def test_a_run_stores_the_spreads_of_what_was_repeated(
+        self, location: Location, sql: Sql
+    ) -> None:
+        before = rows(sql)
+        with closing(Store.reading(location)) as store:
+            definition = store.study("tiny").definition
+        study = enter_study(location, definition, seed=None, budget=3)
+        assert rows(sql, but=NEWEST - {"stored_at"}) == before
+        with closing(Store.reading(location)) as store:
+            repeated, single, running = store.trials(study)
+        # Of two values the deviation is |a - b| / sqrt(2), and Student's t for one degree 12.706.
+        assert repeated.accuracy_spread is not None
+        assert repeated.accuracy_spread.deviation == pytest.approx(0.02 / 2**0.5)
+        assert repeated.accuracy_spread.margin == pytest.approx(12.7062047 * 0.01)
+        assert repeated.seconds_spread is not None
+        assert repeated.seconds_spread.margin == pytest.approx(12.7062047 * 1.0)
+        assert (single.accuracy_spread, running.seconds_spread) == (None, None)
+
+
+@pytest.mark.parametrize("name", [f"version_{number}.sql" for number in (1, 2, 3, 4)])
 def test_tables_that_were_brought_up_to_date_are_those_of_a_new_database(
-    name: str, location: Location, definition: StudyDefinition, sql: Sql, tmp_path: Path
+    name: str, location: Location, sql: Sql, tmp_path: Path
 ) -> None:
     stored(location, name)
+    with closing(Store.reading(location)) as store:
+        definition = store.study("tiny").definition
     enter_study(location, definition, seed=None, budget=4)
     fresh = locate(str(tmp_path / "fresh.db"))
     enter_study(fresh, definition, seed=None, budget=4)
@@ -328,3 +374,4 @@ def test_tables_that_were_brought_up_to_date_are_those_of_a_new_database(
     assert set(migrated["fastrcaps_leases"]) >= {"renewed_at", "nonce"}
     assert set(migrated["fastrcaps_epochs"]) >= {"stored_at"}
     assert set(migrated["fastrcaps_claims"]) >= {"token", "claimed_at"}
+    assert set(migrated["fastrcaps_trials"]) >= {"accuracy_spread", "training_seconds_margin"}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location

@@ -23,13 +23,8 @@ from fastrcaps_search.store.records import (
     TrialState,
     Values,
 )
-from fastrcaps_search.store.summary import (
-    front_numbers,
-    front_rows,
-    summarise,
-    trial_row,
-    trial_rows,
-)
+from fastrcaps_search.store.rows import front_rows, trial_row, trial_rows
+from fastrcaps_search.store.summary import front_numbers, summarise
 
 SETTING = RunSetting("cpu", "Test CPU", "2.14.1", "fp32", 1, "batched")
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.1, 0.08, 0.02, 0.9, 0.9, 9.0, 0.5, 250, 4000)
@@ -68,9 +63,14 @@ def trial(
         token=1,
         created_at=1000.0,
         finished_at=None if seconds is None else 1000.0 + seconds,
-        runs=(RunRecord(0, 0, setting, True, None, None, None, None),),
+        runs=(_run(setting, values),),
         epochs=(EpochRecord(0, 1, "worker", METRICS, setting, sharing),),
     )
+
+
+def _run(setting: RunSetting, values: tuple[float, float, float] | None) -> RunRecord:
+    accuracy, seconds, _ = values or (None, None, None)
+    return RunRecord(0, 0, setting, True, accuracy, seconds, None, None)
 
 
 def by_brute_force(trials: list[TrialRecord]) -> set[int]:
@@ -138,6 +138,7 @@ def test_rows_have_the_documented_keys_in_order() -> None:
         "values": {"accuracy": 0.95, "training_seconds": 30.5, "parameters": 8_215_728},
         "runs": 1,
         "device": "Test CPU",
+        "front_probability": None,
         "test_accuracy": 0.94,
     }
     assert list(row)[:6] == ["trial", "state", "params", "values", "runs", "device"]

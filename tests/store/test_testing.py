@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.admission import Duty
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store

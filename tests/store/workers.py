@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import Claim
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, Values
@@ -28,7 +29,8 @@ BEGIN = """
 import json, os, sys, time
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.store.admission import Door, Duty
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import Values

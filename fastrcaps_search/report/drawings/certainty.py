@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings import axes
 from fastrcaps_search.report.drawings.base import ABOVE, Drawing, Trace, drawing
 from fastrcaps_search.report.facts.certainty import Certainty, CertaintyRow
-from fastrcaps_search.report.marks import ATTAINED, TEXT
+from fastrcaps_search.report.marks import ATTAINED, MUTED, TEXT
+
+BELOW = 0.3
+"""How far the interval of the mean over runs stands below its trial's, in rows."""
 
 
 def certainties(certainty: Certainty) -> Drawing:
     """Accuracy of each trial with its interval, its runs and the test set's word on it."""
     rows = certainty.rows[::-1]
     data = [_accuracies(rows, f"accuracy on the {certainty.split}, 95 % interval")]
+    if any(row.mean_interval for row in rows):
+        data.append(_means(rows))
     runs = [
         (accuracy, place)
         for place, row in enumerate(rows)
@@ -29,13 +36,15 @@ def certainties(certainty: Certainty) -> Drawing:
         data.append(_ticks("each run", runs, "line-ns-open"))
     if tested:
         data.append(_ticks("accuracy on the test set", tested, "diamond-open"))
-    ends = [end for row in rows for end in row.interval]
+    ends = [end for row in rows for end in (*row.interval, *(row.mean_interval or ()))]
+    sure = _probabilities(rows)
     low, high = axes.limits([*ends, *(x for trace in data for x in trace["x"])])
     return drawing(
         data,
         showlegend=True,
         legend=ABOVE,
-        margin={"l": 64, "r": 16, "t": 36, "b": 48},
+        margin={"l": 64, "r": 68 if sure else 16, "t": 36, "b": 48},
+        annotations=sure,
         xaxis=axes.plain(
             "accuracy", range=[low, min(high, 1.005)], tickformat=axes.decimals(high - low)
         ),
@@ -67,6 +76,58 @@ def _accuracies(rows: Sequence[CertaintyRow], name: str) -> Trace:
         },
         "hovertemplate": "%{x:.2%}<extra></extra>",
     }
+
+
+def _means(rows: Sequence[CertaintyRow]) -> Trace:
+    """The intervals of the means over runs: thin, each below its trial's."""
+    known = [
+        (place, row.accuracy, row.mean_interval)
+        for place, row in enumerate(rows)
+        if row.mean_interval is not None
+    ]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "mean of its runs, 95 % interval",
+        "x": [accuracy for _, accuracy, _ in known],
+        "y": [place - BELOW for place, _, _ in known],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - accuracy for _, accuracy, (_, high) in known],
+            "arrayminus": [accuracy - low for _, accuracy, (low, _) in known],
+            "color": TEXT.light,
+            "thickness": 1,
+            "width": 3,
+        },
+        # In the legend a thin bar too; in the figure it lies within the interval.
+        "marker": {
+            "size": 8,
+            "symbol": "line-ew-open",
+            "color": TEXT.light,
+            "line": {"width": 1, "color": TEXT.light},
+        },
+        "hovertemplate": "%{x:.2%}, mean of its runs<extra></extra>",
+    }
+
+
+def _probabilities(rows: Sequence[CertaintyRow]) -> list[dict[str, Any]]:
+    """At the right end of each row how probably its trial is on the front, where that is known."""
+    known = [
+        (place, text.share(row.trial.probability))
+        for place, row in enumerate(rows)
+        if row.trial.probability is not None
+    ]
+    if not known:
+        return []
+    shared = {"xref": "paper", "x": 1.01, "xanchor": "left", "showarrow": False, "align": "left"}
+    head = {"yref": "paper", "y": 0, "yanchor": "top", "yshift": -4, "text": "on front"}
+    numbers = [
+        {"y": place, "text": words, "font": {"size": 12, "color": TEXT.light}}
+        for place, words in known
+    ]
+    muted = {"font": {"size": 12, "color": MUTED.light}}
+    return [shared | each for each in (*numbers, head | muted)]
 
 
 def _ticks(name: str, points: Sequence[tuple[float, int]], symbol: str) -> Trace:

@@ -19,6 +19,7 @@ LOOKS = {
     End.FAILED: ("failed", BAD.light, 1.0),
     End.INTERRUPTED: ("lost or interrupted", MUTED.light, 0.45),
     End.RUNNING: ("running", ACCENT.light, 0.45),
+    End.REPEATED: ("one more run", ACCENT.light, 0.7),
 }
 """Name in the legend, colour and opacity."""
 

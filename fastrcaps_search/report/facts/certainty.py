@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.certainty import NEAR
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
 from fastrcaps_search.store.records import RunRecord, Values
 
@@ -22,12 +23,14 @@ class CertaintyRow:
         trial: The trial.
         accuracy: Its accuracy.
         interval: 95 % interval from the number of images.
+        mean_interval: 95 % interval of the mean over its runs; ``None`` for fewer than two.
         runs: Accuracy of each run.
     """
 
     trial: TrialView
     accuracy: float
     interval: tuple[float, float]
+    mean_interval: tuple[float, float] | None
     runs: tuple[float, ...]
 
 
@@ -41,6 +44,8 @@ class Certainty:
         largest_runs: Most runs of any trial on the front.
         fewest_runs: Fewest of them.
         indistinct: Trials on the front whose interval reaches the highest accuracy.
+        repeated: Complete trials of two runs or more, over which the spread is pooled.
+        near: Trials behind the front that may well belong there, the most probable first.
         rows: The first trials on the front.
     """
 
@@ -49,16 +54,26 @@ class Certainty:
     largest_runs: int
     fewest_runs: int
     indistinct: int
+    repeated: int
+    near: tuple[TrialView, ...]
     rows: tuple[CertaintyRow, ...]
 
 
-def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certainty | None:
-    """How sure the accuracies on the front are; ``None`` without one."""
+def certainty(
+    definition: StudyDefinition, trials: Sequence[TrialView], front: Sequence[TrialView]
+) -> Certainty | None:
+    """How sure the front and its accuracies are; ``None`` without one.
+
+    Args:
+        definition: The study's.
+        trials: All trials.
+        front: Those on the front, in its order.
+    """
     images = definition.evaluation_size
     rows = [_row(trial, trial.values, images) for trial in front if trial.values is not None]
     if not rows:
         return None
-    counts = [len(trial.record.runs) for trial in front]
+    counts = [len(trial.record.results) for trial in front]
     highest = rows[0].accuracy
     return Certainty(
         split=definition.evaluate_on.images,
@@ -66,13 +81,33 @@ def certainty(definition: StudyDefinition, front: Sequence[TrialView]) -> Certai
         largest_runs=max(counts),
         fewest_runs=min(counts),
         indistinct=sum(row.interval[1] >= highest for row in rows[1:]),
+        repeated=sum(len(t.record.results) > 1 for t in trials if t.values is not None),
+        near=_near(trials),
         rows=tuple(rows[:MOST_SHOWN]),
     )
 
 
+def _near(trials: Iterable[TrialView]) -> tuple[TrialView, ...]:
+    found = [
+        (trial.probability, trial)
+        for trial in trials
+        if not trial.on_front and trial.probability is not None and trial.probability >= NEAR
+    ]
+    return tuple(trial for _, trial in sorted(found, key=lambda row: (-row[0], row[1].number)))
+
+
 def _row(trial: TrialView, values: Values, images: int) -> CertaintyRow:
-    runs = _finite(run.accuracy for run in trial.record.runs)
-    return CertaintyRow(trial, values.accuracy, wilson(values.accuracy, images), runs)
+    spread = trial.record.accuracy_spread
+    accuracy = values.accuracy
+    return CertaintyRow(
+        trial=trial,
+        accuracy=accuracy,
+        interval=wilson(accuracy, images),
+        mean_interval=None
+        if spread is None
+        else (max(accuracy - spread.margin, 0.0), min(accuracy + spread.margin, 1.0)),
+        runs=_finite(run.accuracy for run in trial.record.runs),
+    )
 
 
 def _finite(values: Iterable[float | None]) -> tuple[float, ...]:

@@ -53,12 +53,15 @@ def tiles(summary: StudySummary, front: Sequence[TrialRecord]) -> tuple[Tile, ..
     )
 
 
-def protocol(study: StudyRecord, summary: StudySummary, *, version: str) -> tuple[Fact, ...]:
+def protocol(
+    study: StudyRecord, summary: StudySummary, *, repeats_left: int, version: str
+) -> tuple[Fact, ...]:
     """How the values came to be: split, epochs, devices, versions."""
     definition = study.definition
     found = {
         "Accuracy": _evaluation(definition),
         "Training": _training(definition),
+        "Repeats": _repeats(study.repeats, repeats_left),
         "Learning rates": _learning_rates(definition),
         "Batch sizes": _batch_sizes(definition),
         "Seeds": f"from {study.seed}",
@@ -112,6 +115,13 @@ def _training(definition: StudyDefinition) -> str:
         f"{definition.epochs} epochs of {definition.split_size:,} images{shifts}; "
         f"{runs} run{'' if runs == 1 else 's'} per trial; {definition.precision}"
     )
+
+
+def _repeats(planned: int, left: int) -> str:
+    if not planned:
+        return text.NOTHING
+    runs = f"{planned} run{'' if planned == 1 else 's'}"
+    return f"until each trial on or near the front has {runs}, {left or 'none'} to go"
 
 
 def _learning_rates(definition: StudyDefinition) -> str:

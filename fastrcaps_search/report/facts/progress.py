@@ -22,7 +22,7 @@ class Progress:
         trials: Their numbers.
         finished: 1, 2, 3, ...
         spent_seconds: Training seconds of all epochs of all of them so far, past the best
-            epochs too and those of failed trials.
+            epochs too and those of failed trials; without repeats, which come after them all.
         hypervolumes: Share of the box between the study's ideal and reference point, so that the
             last one is the hypervolume that the head names.
     """
@@ -33,8 +33,13 @@ class Progress:
     hypervolumes: tuple[float, ...]
 
 
-def progress(trials: Sequence[TrialRecord]) -> Progress | None:
-    """Progress of a study; ``None`` before its first complete trial."""
+def progress(trials: Sequence[TrialRecord], *, runs_per_trial: int) -> Progress | None:
+    """Progress of a study; ``None`` before its first complete trial.
+
+    Args:
+        trials: All trials, with their epochs.
+        runs_per_trial: Runs that each trial has before it is complete; later ones are repeats.
+    """
     ended = [trial for trial in trials if trial.is_finished]
     ended.sort(key=lambda trial: (trial.finished_at or 0.0, trial.number))
     rows = minimisation_view([_values(trial) for trial in ended], maximise=MAXIMISE)
@@ -45,7 +50,7 @@ def progress(trials: Sequence[TrialRecord]) -> Progress | None:
     # In a box of side 1, as the head's figure is, neither tiny nor huge units lose digits.
     scaled = (rows - ideal) / (reference - ideal)
     history = hypervolume_history(scaled, reference=np.ones(rows.shape[1]))
-    spent = np.cumsum([_spent(trial) for trial in ended])
+    spent = np.cumsum([_spent(trial, runs_per_trial) for trial in ended])
     return Progress(
         trials=tuple(trial.number for trial in ended),
         finished=tuple(range(1, len(ended) + 1)),
@@ -60,6 +65,6 @@ def _values(trial: TrialRecord) -> tuple[float, float, float]:
     return trial.values.as_tuple()
 
 
-def _spent(trial: TrialRecord) -> float:
-    seconds = (epoch.metrics.training_seconds for epoch in trial.epochs)
+def _spent(trial: TrialRecord, runs: int) -> float:
+    seconds = (epoch.metrics.training_seconds for epoch in trial.epochs if epoch.run < runs)
     return math.fsum(filter(math.isfinite, seconds))

@@ -50,7 +50,8 @@ NOTHING: Mapping[TimeAxis, float] = MappingProxyType({})
 def positions(trial: TrialRecord) -> Mapping[TimeAxis, float]:
     """Training time of a complete trial in every measure that its epochs give.
 
-    Means over its runs, as the trial's values are. Seconds are the stored value. The paper's
+    Means over its runs with a result, as the trial's values are: a repeat that is under way or
+    has failed counts for nothing. Seconds are the stored value. The paper's
     measure is the epoch of the highest accuracy times the run's mean seconds per epoch, over all
     its epochs (FasTrCaps, section IV), which for a growing batch is not the sum up to that epoch.
     """
@@ -60,7 +61,7 @@ def positions(trial: TrialRecord) -> Mapping[TimeAxis, float]:
     by_run: dict[int, list[EpochMetrics]] = {}
     for epoch in trial.epochs:
         by_run.setdefault(epoch.run, []).append(epoch.metrics)
-    runs = [_run(run, by_run.get(run.run, [])) for run in trial.runs]
+    runs = [_run(run, by_run.get(run.run, [])) for run in trial.results]
     for axis in (TimeAxis.EPOCHS, TimeAxis.SAMPLES, TimeAxis.STEPS, TimeAxis.PAPER):
         known = [run[axis] for run in runs if axis in run]
         if runs and len(known) == len(runs):

@@ -12,7 +12,7 @@ from fastrcaps_search.report import text
 from fastrcaps_search.report.facts.time_axis import NOTHING, TimeAxis, positions
 from fastrcaps_search.report.marks import Mark, mark
 from fastrcaps_search.store.records import LeaseRecord, TrialRecord, TrialState, Values
-from fastrcaps_search.store.summary import failure_reason
+from fastrcaps_search.store.rows import failure_reason
 
 MOST_SHOWN = 24
 """Trials on the front, the most accurate ones, that figures show one by one."""
@@ -33,6 +33,7 @@ class TrialView:
         values: Finite values of a complete trial.
         positions: Its training time in every measure that is known.
         on_front: Whether it is on the front, by seconds.
+        probability: Of being on the front; ``None`` where nothing says how far runs scatter.
         note: How far it is, or why it failed.
     """
 
@@ -46,6 +47,7 @@ class TrialView:
     values: Values | None
     positions: Mapping[TimeAxis, float]
     on_front: bool
+    probability: float | None
     note: str
 
     @property
@@ -75,6 +77,7 @@ def trial_view(
     *,
     batch: str,
     on_front: bool,
+    probability: float | None,
     lease: LeaseRecord | None,
 ) -> TrialView:
     """Gather the facts of a trial; ``batch`` are its batch sizes in words."""
@@ -92,6 +95,7 @@ def trial_view(
         values=values,
         positions=NOTHING if values is None else positions(record),
         on_front=on_front,
+        probability=probability,
         note=_note(definition, record, lease),
     )
 
@@ -113,6 +117,8 @@ def _rates(parameters: TrialParameters) -> str:
 def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None) -> str:
     if record.state is TrialState.FAILED:
         return failure_reason(record)
+    if record.state is TrialState.COMPLETE:
+        return _repeat_note(definition, record, lease)
     if record.state is not TrialState.RUNNING:
         return ""
     last = max(
@@ -122,5 +128,22 @@ def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord |
     runs = definition.runs_per_trial
     run = f"run {last[0] + 1} of {runs}, " if runs > 1 else ""
     done = f"{run}{last[1]} of {definition.epochs} epochs done"
-    where = f"held by {lease.host_name} ({lease.device})" if lease else "waiting for a worker"
+    where = _held(lease) if lease else "waiting for a worker"
     return f"{done}, {where}"
+
+
+def _repeat_note(
+    definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None
+) -> str:
+    """How far one more run of a complete trial is, where one has begun."""
+    run = next((run.run for run in record.runs if not run.has_ended), None)
+    if run is None:
+        return ""
+    done = max((e.metrics.epoch for e in record.epochs if e.run == run), default=0)
+    state = "under way" if lease else "interrupted"
+    where = f", {_held(lease)}" if lease else ""
+    return f"run {run + 1} {state}, {done} of {definition.epochs} epochs done{where}"
+
+
+def _held(lease: LeaseRecord) -> str:
+    return f"held by {lease.host_name} ({lease.device})"

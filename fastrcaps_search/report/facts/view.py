@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from fastrcaps_search.report.facts.curves import Curves, curves
 from fastrcaps_search.report.facts.head import Fact, Tile
 from fastrcaps_search.report.facts.importance import Effect, Importance, effects, importance
 from fastrcaps_search.report.facts.paper import PaperPoint, paper_points
+from fastrcaps_search.report.facts.paper_table import Comparison, comparison
 from fastrcaps_search.report.facts.progress import Progress, progress
 from fastrcaps_search.report.facts.projections import Front, Row, fronts
 from fastrcaps_search.report.facts.schedules import (
@@ -27,7 +29,9 @@ from fastrcaps_search.report.facts.timeline import Span, spans
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.report.marks import COLOURS, Mark
 from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.repeats import due_repeats, repeats_left
 from fastrcaps_search.store.summary import front_numbers, summarise
+from fastrcaps_search.store.sureness import probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,12 @@ class StoredStudy:
 
     @property
     def in_progress(self) -> bool:
-        """Whether trials are still to come, or one is held: to be trained or to be tested."""
+        """Whether trials or repeats are still to come, or a trial is held, as to be tested."""
+        return self.is_searching or bool(due_repeats(self.trials, self.study.repeats))
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether trials are still to come or held; quick, unlike to find what is to repeat."""
         finished = sum(trial.is_finished for trial in self.trials)
         target = min(self.possible or self.study.budget, self.study.budget)
         return finished < target or bool(self.leases)
@@ -73,6 +82,9 @@ class ReportView:
         warnings: Sentences on what does not compare.
         trials: All trials, by number.
         front: Those on the front by seconds, in the order of ``front --json``.
+        sureness: Probability of being on the front by number of each complete trial; empty where
+            nothing was repeated.
+        repeats_left: Planned repeats that are still to come.
         fronts: The front in every measure of time; empty without a complete trial.
         marks: Policies of the trials, in the order of the legend.
         plans: What each trial's training follows.
@@ -85,6 +97,7 @@ class ReportView:
         importance: Which parameters matter.
         effects: What each value of each parameter gave.
         paper: What the paper published for these images.
+        comparison: The study beside the paper's tables, where it trained as the paper did.
     """
 
     stored: StoredStudy
@@ -96,6 +109,8 @@ class ReportView:
     warnings: tuple[str, ...]
     trials: tuple[TrialView, ...]
     front: tuple[TrialView, ...]
+    sureness: Mapping[int, float]
+    repeats_left: int
     fronts: Mapping[TimeAxis, Front]
     marks: tuple[Mark, ...]
     plans: Plans
@@ -108,6 +123,7 @@ class ReportView:
     importance: Importance | None
     effects: tuple[Effect, ...]
     paper: tuple[PaperPoint, ...]
+    comparison: Comparison | None
 
     @property
     def name(self) -> str:
@@ -118,6 +134,16 @@ class ReportView:
     def complete(self) -> tuple[TrialView, ...]:
         """The trials with values."""
         return tuple(trial for trial in self.trials if trial.values is not None)
+
+    @property
+    def repeat_command(self) -> str:
+        """The command line that says how sure the front is."""
+        storage = self.stored.storage
+        # A server's URL may hold a password, so it stays in its variable, which must be set.
+        place = '"${FASTRCAPS_STORAGE:?}"' if storage is None else shlex.quote(storage)
+        words = ["--storage", place] if storage != "" else []
+        study = shlex.quote(self.name)
+        return " ".join(["fastrcaps-search run --study", study, *words, "--repeat-front 5"])
 
 
 def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> ReportView:
@@ -133,7 +159,9 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
     summary = summarise(study, records, stored.leases, possible=stored.possible)
     order = front_numbers(records)
     plans = Plans(study.definition)
-    trials = _trials(stored, records, plans, frozenset(order))
+    sureness = probabilities(records)
+    left = repeats_left(records, study.repeats)
+    trials = _trials(stored, records, plans, frozenset(order), sureness)
     by_number = {trial.number: trial for trial in trials}
     front = tuple(by_number[number] for number in order)
     on_front = [trial.record for trial in front]
@@ -143,34 +171,42 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         stored=stored,
         subtitle=f"{study.definition.network} on {study.definition.data_set}",
         written_at=written_at,
-        in_progress=stored.in_progress,
+        in_progress=stored.is_searching or left > 0,
         tiles=head.tiles(summary, on_front),
-        facts=head.protocol(study, summary, version=version),
+        facts=head.protocol(study, summary, repeats_left=left, version=version),
         warnings=summary.warnings,
         trials=trials,
         front=front,
+        sureness=sureness,
+        repeats_left=left,
         fronts=fronts(_rows(trials)),
         marks=_marks(trials),
         plans=plans,
-        certainty=certainty(study.definition, front),
+        certainty=certainty(study.definition, trials, front),
         curves=curves(trials, front),
         rates=rate_lines(plans, drawn),
         batches=batch_lines(plans, drawn),
-        progress=progress(records),
+        progress=progress(records, runs_per_trial=study.definition.runs_per_trial),
         spans=spans(
             records,
             stored.claims,
             held={lease.number for lease in stored.leases},
+            runs_per_trial=study.definition.runs_per_trial,
             now=written_at.timestamp(),
         ),
         importance=importance(study, valued),
         effects=effects(valued),
         paper=paper_points(study.definition),
+        comparison=comparison(study.definition, records),
     )
 
 
 def _trials(
-    stored: StoredStudy, records: Sequence[TrialRecord], plans: Plans, on_front: frozenset[int]
+    stored: StoredStudy,
+    records: Sequence[TrialRecord],
+    plans: Plans,
+    on_front: frozenset[int],
+    sureness: Mapping[int, float],
 ) -> tuple[TrialView, ...]:
     held = {lease.number: lease for lease in stored.leases}
     return tuple(
@@ -179,6 +215,7 @@ def _trials(
             record,
             batch=text.batches(plans.of(record.parameters).batch_sizes),
             on_front=record.number in on_front,
+            probability=sureness.get(record.number),
             lease=held.get(record.number),
         )
         for record in records

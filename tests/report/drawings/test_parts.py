@@ -236,3 +236,53 @@ def test_a_policys_label_is_no_markup(records: Records) -> None:
     drawn = static(view)
     assert drawn is not None
     assert drawn["data"][0]["name"] == "&lt;i&gt;odd&lt;/i&gt;"
+
+
+def test_the_mean_over_runs_is_a_second_thin_bar(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    drawing = figures(view)["certainty"][ALWAYS]
+    names = [trace["name"] for trace in drawing["data"]]
+    assert names == [
+        "accuracy on the validation split, 95 % interval",
+        "mean of its runs, 95 % interval",
+        "each run",
+        "accuracy on the test set",
+    ]
+    images, means = drawing["data"][:2]
+    # From below: 7, 8, 9, 2, 5; the last three have several runs.
+    assert images["y"] == [0, 1, 2, 3, 4]
+    assert means["y"] == pytest.approx([1.7, 2.7, 3.7])
+    assert means["x"] == pytest.approx([0.948, 0.962, 0.970])
+    assert means["error_x"]["array"][:2] == pytest.approx([12.706205 * 0.002] * 2, abs=1e-7)
+    assert means["error_x"]["arrayminus"] == pytest.approx(means["error_x"]["array"])
+    assert means["error_x"]["thickness"] < images["error_x"]["thickness"]
+    # At the right the probability of each, in its row.
+    words = [(note["y"], note["text"]) for note in drawing["layout"]["annotations"]]
+    expected = [
+        (place, f"{100 * view.sureness[number]:.0f}\u00a0%")
+        for place, number in enumerate(records.front[::-1])
+    ]
+    assert words == [*expected, (0, "on front")]
+
+
+def test_nothing_stands_at_the_right_where_nothing_was_repeated(
+    full: dict[str, dict[str, Drawing]],
+) -> None:
+    drawing = full["certainty"][ALWAYS]
+    assert drawing["layout"]["annotations"] == []
+    assert not any("mean of" in trace["name"] for trace in drawing["data"])
+
+
+def test_one_more_run_is_a_bar_and_takes_nothing_over(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    drawing = figures(report_view(stored, written_at=WRITTEN_AT, version="1"))["timeline"][ALWAYS]
+    bars = {trace["name"]: trace["customdata"] for trace in drawing["data"]}
+    assert bars == {
+        "complete": list(range(11)),
+        "failed": [3, 9],
+        "running": [2],
+        "one more run": [2, 5, 9, 5, 5, 5],
+    }
+    (more,) = (trace for trace in drawing["data"] if trace["name"] == "one more run")
+    assert more["text"][0].startswith("<b>trial 2</b>: one more run<br>w, ")

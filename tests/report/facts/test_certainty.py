@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no
 
 from fastrcaps_search.report.facts.certainty import certainty, ranges, wilson
 from fastrcaps_search.report.facts.trials import MOST_SHOWN
-from tests.report.views import view_of, with_runs
+from fastrcaps_search.report.facts.view import report_view
+from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -77,7 +79,7 @@ def test_runs_are_counted_and_told(records: Records) -> None:
 
 
 def test_nothing_is_sure_of_nothing(records: Records) -> None:
-    assert certainty(records.study().definition, []) is None
+    assert certainty(records.study().definition, [], []) is None
     assert view_of(records.study(), [records.running(0)]).certainty is None
 
 
@@ -96,3 +98,47 @@ def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:
     unfinished = replace(trial.runs[1], accuracy=None, training_seconds=None)
     assert ranges([trial.runs[0], unfinished]) == {}
     assert ranges([]) == {}
+
+
+def test_the_mean_over_runs_has_an_interval_of_its_own(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    found = report_view(stored, written_at=WRITTEN_AT, version="1").certainty
+    assert found is not None
+    rows = {row.trial.number: row for row in found.rows}
+    # Five runs of 96.8 to 97.2 %: deviation sqrt(10 / 4) per mille, t of 4 degrees 2.776445;
+    # two that are 0.2 points off their mean: t of 1 degree 12.706205.
+    for number, mean, margin in (
+        (5, 0.970, 2.776445 * 0.001 * math.sqrt(2.5 / 5)),
+        (2, 0.962, 12.706205 * 0.002),
+        (9, 0.948, 12.706205 * 0.002),
+    ):
+        expected = (mean - margin, mean + margin)
+        assert rows[number].mean_interval == pytest.approx(expected, abs=1e-7)
+    assert (rows[7].mean_interval, rows[8].mean_interval) == (None, None)
+    # A repeat that is under way or failed is no run with a result.
+    counts = {number: len(row.runs) for number, row in rows.items()}
+    assert counts == {5: 5, 2: 2, 9: 2, 8: 1, 7: 1}
+    assert (found.fewest_runs, found.largest_runs, found.repeated) == (1, 5, 3)
+
+
+def test_an_interval_of_a_mean_stays_a_fraction(records: Records) -> None:
+    trial = with_runs(records.complete(0, 0.95, 9.0, 9.0), [(0.9, 9.0), (1.0, 9.0)])
+    found = view_of(records.study(), [trial]).certainty
+    assert found is not None
+    # 0.95 give or take 0.64.
+    interval = found.rows[0].mean_interval
+    assert interval is not None
+    assert interval[0] == pytest.approx(0.95 - 12.706205 * 0.05, abs=1e-7)
+    assert interval[1] == 1.0
+
+
+def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    assert view.certainty is not None
+    behind = {n: sure for n, sure in view.sureness.items() if n not in records.front}
+    expected = sorted((n for n in behind if behind[n] >= 0.1), key=lambda n: -behind[n])
+    assert [trial.number for trial in view.certainty.near] == expected == [1]
+    plain = view_of(records.study(), records.trials()).certainty
+    assert plain is not None
+    assert (plain.near, plain.repeated) == ((), 0)

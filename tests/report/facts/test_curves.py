@@ -14,7 +14,7 @@ from fastrcaps_search.report.facts import curves as facts
 from fastrcaps_search.report.facts.curves import MOST_FAINT_LINES, Curves
 from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.marks import MUTED
-from tests.report.views import FAILURE, many, view_of
+from tests.report.views import FAILURE, many, view_of, with_repeat
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import TrialRecord
@@ -128,3 +128,11 @@ def test_lines_of_a_band_are_drawn_muted_and_those_of_the_front_in_their_colour(
     assert data[4]["y"] == pytest.approx([0.25, 0.2])
     assert "median of 4 other runs" in data[4]["hovertemplate"]
     assert data[5]["opacity"] == 1.0
+
+
+def test_a_repeat_under_way_is_a_line_of_its_own(records: Records) -> None:
+    begun = [records.epoch_record(1, 0.3, 9.0)]
+    trial = with_repeat(records.complete(0, 0.9, 5.0, 5.0), begun)
+    found = curves_of(records, [trial])
+    assert [(line.run, line.epochs) for line in found.front] == [(0, (1, 2, 3, 4, 5)), (1, (1,))]
+    assert found.front[0].accuracies[-1] == 0.9

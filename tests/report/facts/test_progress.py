@@ -11,7 +11,7 @@ import pytest
 
 from fastrcaps_search.report.facts.progress import progress
 from fastrcaps_search.store.summary import summarise
-from tests.report.views import FAILURE
+from tests.report.views import FAILURE, with_repeat, with_runs
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import TrialRecord
@@ -31,7 +31,8 @@ def test_two_trials_by_hand(records: Records) -> None:
             replace(quick, finished_at=100.0),
             replace(records.failed(2, FAILURE), finished_at=200.0),
             records.running(3),
-        ]
+        ],
+        runs_per_trial=1,
     )
     assert found is not None
     assert found.trials == (1, 2, 0)
@@ -46,7 +47,7 @@ def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
     epochs = tuple(records.epoch_record(epoch, 0.1, 3.0) for epoch in (1, 2))
     lost = replace(records.failed(1, FAILURE), epochs=epochs, finished_at=20.0)
     last = replace(records.complete(2, 0.8, 5.0, 100), finished_at=30.0)
-    found = progress([last, lost, first])
+    found = progress([last, lost, first], runs_per_trial=1)
     assert found is not None
     assert found.trials == (0, 1, 2)
     assert found.spent_seconds == pytest.approx((50.0, 56.0, 61.0))
@@ -54,7 +55,7 @@ def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
 
 def test_trials_of_one_end_come_by_number(records: Records) -> None:
     trials = [replace(trial, finished_at=50.0) for trial in records.trials()]
-    found = progress(trials[::-1])
+    found = progress(trials[::-1], runs_per_trial=1)
     assert found is not None
     assert found.trials == tuple(range(11))
 
@@ -68,7 +69,7 @@ def test_every_value_equals_the_cells_that_the_trials_so_far_beat(
         replace(trial, finished_at=float(step * trial.number % 11)) for trial in records.trials()
     ]
     study = records.study()
-    found = progress(trials)
+    found = progress(trials, runs_per_trial=1)
     assert found is not None
     in_order = sorted(trials, key=lambda trial: trial.finished_at or 0.0)
     assert list(found.trials) == [trial.number for trial in in_order]
@@ -108,15 +109,32 @@ def costs(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
 
 
 def test_no_progress_before_the_first_complete_trial(records: Records) -> None:
-    assert progress([]) is None
-    assert progress([records.running(0)]) is None
-    assert progress([records.failed(0, FAILURE)]) is None
-    assert progress([records.complete(0, float("nan"), 1.0, 1)]) is None
+    assert progress([], runs_per_trial=1) is None
+    assert progress([records.running(0)], runs_per_trial=1) is None
+    assert progress([records.failed(0, FAILURE)], runs_per_trial=1) is None
+    assert progress([records.complete(0, float("nan"), 1.0, 1)], runs_per_trial=1) is None
 
 
 def test_a_value_that_is_not_finite_adds_nothing(records: Records) -> None:
     odd = records.complete(0, float("nan"), 1.0, 1)
     trials = [odd, *(records.complete(n, *row) for n, row in enumerate(ROWS, start=1))]
-    found = progress(trials)
+    found = progress(trials, runs_per_trial=1)
     assert found is not None
     assert found.hypervolumes == pytest.approx((0.0, 1 / 11, 21 / 121))
+
+
+def test_repeats_cost_the_search_nothing(records: Records) -> None:
+    first, second = (
+        replace(records.complete(number, *row), finished_at=10.0 + number)
+        for number, row in enumerate(ROWS)
+    )
+    begun = [records.epoch_record(1, 0.1, 500.0)]
+    repeated = [with_repeat(with_runs(first, [(0.9, 10.0)] * 3), begun), second]
+    found = progress(repeated, runs_per_trial=1)
+    assert found is not None
+    assert found.spent_seconds == pytest.approx((10.0, 15.0))
+    assert found == progress([first, second], runs_per_trial=1)
+    # Three runs of each are the search's own: three times the ten seconds of the first.
+    found = progress(repeated, runs_per_trial=3)
+    assert found is not None
+    assert found.spent_seconds == pytest.approx((30.0, 35.0))

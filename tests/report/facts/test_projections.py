@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fastrcaps_search.report.facts.projections import PAIRS, Row, fronts
 from fastrcaps_search.report.facts.time_axis import TimeAxis
-from fastrcaps_search.store.summary import front_numbers, front_rows, trial_row
+from fastrcaps_search.store.rows import front_rows, trial_row
+from fastrcaps_search.store.summary import front_numbers
 from tests.report.views import many, view_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.report.facts.time_axis import TimeAxis, positions
+from tests.report.views import with_repeat
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import EpochRecord, TrialRecord
@@ -99,3 +100,10 @@ def test_words() -> None:
     assert TimeAxis.SECONDS.choice == "measured seconds"
     assert TimeAxis.EPOCHS.choice == TimeAxis.EPOCHS.words == "epochs"
     assert len({axis.choice for axis in TimeAxis}) == len(TimeAxis)
+
+
+def test_a_repeat_without_a_result_moves_nothing(records: Records, twice: TrialRecord) -> None:
+    before = positions(twice)
+    begun = [records.epoch_record(epoch, 0.99, 500.0) for epoch in (1, 2)]
+    assert positions(with_repeat(twice, begun)) == before
+    assert positions(with_repeat(with_repeat(twice, begun, "the disk is full"), [])) == before

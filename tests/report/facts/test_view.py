@@ -9,7 +9,15 @@ import pytest
 
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
-from tests.report.views import FAILURE, WRITTEN_AT, view_of
+from fastrcaps_search.store.rows import trial_rows
+from tests.report.views import (
+    FAILURE,
+    WRITTEN_AT,
+    stored_of,
+    view_of,
+    with_repeat,
+    with_runs,
+)
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -167,3 +175,70 @@ def test_mixed_devices_are_warned_of(records: Records) -> None:
     second = replace(second, runs=(replace(second.runs[0], setting=other),))
     (warning,) = view_of(records.study(), [first, second]).warnings
     assert "devices (Another CPU, Test CPU @ 2 GHz)" in warning
+
+
+def test_a_repeat_under_way_says_how_far_it_is(records: Records) -> None:
+    begun = [records.epoch_record(epoch, 0.8, 9.0) for epoch in (1, 2)]
+    trial = with_repeat(with_runs(records.trials()[2], [(0.96, 117.0), (0.964, 119.0)]), begun)
+    (shown,) = view_of(records.study(), [trial], [records.lease(2)]).trials
+    assert shown.note == "run 3 under way, 2 of 5 epochs done, held by desk (cpu)"
+    (shown,) = view_of(records.study(), [trial]).trials
+    assert shown.note == "run 3 interrupted, 2 of 5 epochs done"
+    (shown,) = view_of(records.study(), [with_repeat(trial, [])], [records.lease(2)]).trials
+    assert shown.note.startswith("run 3 under way, 2 of 5")
+
+
+def test_a_repeat_that_has_ended_leaves_no_note(records: Records) -> None:
+    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    assert [trial.number for trial in view.trials if trial.note] == [2, 3]
+    assert view.trials[3].note == "diverged at epoch 2"
+
+
+def test_the_protocol_says_how_many_repeats_are_left(records: Records) -> None:
+    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    facts = {fact.label: fact.value for fact in view.facts}
+    # 5 has had its five runs. 2 has two results, 9 three ended runs, 8, 7 and 1, which may
+    # belong to the front, one each: 3 + 2 + 4 + 4 + 4.
+    near = {n for n, sure in view.sureness.items() if sure >= 0.1}
+    assert near == {1, 2, 5, 7, 8, 9}
+    assert view.repeats_left == 17
+    expected = "until each trial on or near the front has 5 runs, 17 to go"
+    assert facts["Repeats"] == expected
+    done = view_of(replace(records.study(), repeats=1), records.trials())
+    facts = {fact.label: fact.value for fact in done.facts}
+    assert facts["Repeats"] == "until each trial on or near the front has 1 run, none to go"
+    assert "Repeats" not in {
+        fact.label for fact in view_of(records.study(), records.trials()).facts
+    }
+
+
+@pytest.mark.parametrize(("repeats", "expected"), [(0, False), (1, False), (2, True)])
+def test_a_study_is_in_progress_while_repeats_are_due(
+    records: Records, repeats: int, expected: bool
+) -> None:
+    study = replace(records.study(budget=11), repeats=repeats)
+    assert StoredStudy(study, records.trials()).in_progress is expected
+    assert view_of(study, records.trials()).in_progress is expected
+
+
+def test_probabilities_are_those_of_the_rows(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    rows = {row["trial"]: row for row in trial_rows(stored.trials)}
+    for trial in view.trials:
+        assert trial.probability == rows[trial.number].get("front_probability")
+    assert view.trials[3].probability is None
+    assert view_of(records.study(), records.trials()).sureness == {}
+
+
+@pytest.mark.parametrize(
+    ("storage", "words"),
+    [("", ""), ("a b.db", " --storage 'a b.db'"), (None, ' --storage "${FASTRCAPS_STORAGE:?}"')],
+)
+def test_the_command_that_repeats_names_the_study(
+    records: Records, storage: str | None, words: str
+) -> None:
+    stored = StoredStudy(records.study(), [], storage=storage)
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    expected = f"fastrcaps-search run --study mnist-mini{words} --repeat-front 5"
+    assert view.repeat_command == expected

@@ -27,9 +27,12 @@ const report = (() => {
     { minimumFractionDigits: digits, maximumFractionDigits: digits }));
   const fixed = (value, digits) => formats[digits].format(value);
   const known = (value) => value !== null && value !== undefined;
+  // Ties to the even digit, as Python rounds: the front's table and the list must agree.
+  const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0, roundingMode: "halfEven" });
+  const share = (value) => (known(value) ? `${whole.format(100 * value)}\u00a0%` : nothing);
   const percent = (value) => (known(value) ? `${(100 * value).toFixed(2)}\u00a0%` : nothing);
-  const seconds = (value) =>
-    known(value) ? fixed(value, value < 10 ? 2 : value < 1000 ? 1 : 0) : nothing;
+  const seconds = (value, like = value) =>
+    known(value) ? fixed(value, like < 10 ? 2 : like < 1000 ? 1 : 0) : nothing;
   const count = (value) =>
     known(value) ? fixed(value, Number.isInteger(value) ? 0 : 1) : nothing;
 
@@ -70,7 +73,7 @@ const report = (() => {
   const byId = (id) => document.getElementById(id);
 
   return {
-    data, trials, byNumber, marks, nothing, known, percent, seconds, count, make, symbol,
+    data, trials, byNumber, marks, nothing, known, share, percent, seconds, count, make, symbol,
     isFinal, front, isOnFront, byId, curves, save,
   };
 })();

@@ -29,12 +29,14 @@ report.figures = (() => {
     if (!hoverTexts.has(number)) hoverTexts.set(number, written(report.byNumber.get(number)));
     return hoverTexts.get(number);
   };
+  const chance = ({ row }) => (report.known(row.front_probability)
+    ? ` (${report.isOnFront(row.trial) ? "" : "on the front "}${report.share(row.front_probability)})` : "");
   const written = (trial) => {
     const { params, values, test_accuracy: test } = trial.row;
     const isFront = report.isOnFront(trial.number);
     const exponent = "adabatch_exponent" in params ? `, P = ${params.adabatch_exponent}` : "";
     const lines = [
-      `<b>trial ${trial.number}</b>${isFront ? ", on the front" : ""}`,
+      `<b>trial ${trial.number}</b>${isFront ? ", on the front" : ""}${chance(trial)}`,
       `${escaped(trial.policy)}${exponent}`,
       `batch ${escaped(trial.batch)}`,
       escaped(trial.rates),

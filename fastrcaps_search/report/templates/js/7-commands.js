@@ -40,5 +40,9 @@ report.commands = (() => {
   const repeat = (trial) =>
     line("run", "--study", quoted(`${named(trial)}.toml`), "--trials", 1, "--seed", study.seed);
 
-  return { choose, select, repeat, file, fileName: (trial) => `${named(trial)}.toml` };
+  const exported = (trial) =>
+    line("export", "--study", quoted(study.name), ...storage, "--trial", trial.number,
+      "--out", quoted(named(trial)));
+
+  return { choose, select, repeat, exported, file, fileName: (trial) => `${named(trial)}.toml` };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Everything about the marked trial.
 report.card = (() => {
-  const { make, known, percent, seconds, count } = report;
+  const { make, known, share, percent, seconds, count } = report;
   let shown = null;
   let due = 0;
 
@@ -56,7 +56,8 @@ report.card = (() => {
 
   const drawCurve = (trial) => {
     const bySeconds = report.state.get("by") === "seconds";
-    const runs = trial.runs.map(report.curves).filter((curve) => curve?.accuracies.length);
+    const runs = trial.runs.map((run, index) => ({ ...report.curves(run), index }))
+      .filter((curve) => curve.accuracies?.length);
     const note = report.byId("card-curve-note");
     report.byId("card-curve").hidden = !runs.length;
     note.hidden = runs.length > 0;
@@ -66,7 +67,7 @@ report.card = (() => {
         : "This page leaves this curve out: the study has too many epochs.";
       return;
     }
-    const traces = runs.map(({ accuracies, seconds: lengths }, index) => {
+    const traces = runs.map(({ accuracies, seconds: lengths, index }) => {
       let spent = 0;
       const sums = lengths.map((length) => { spent += length ?? 0; return spent; });
       const x = bySeconds ? sums : sums.map((_, epoch) => epoch + 1);
@@ -98,20 +99,31 @@ report.card = (() => {
   const facts = (trial) => {
     const { params, values, test_accuracy: test } = trial.row;
     const { positions, ranges, runs } = trial;
+    const spread = trial.row.spread ?? {};
+    const isComplete = trial.row.state === "complete";
+    const accuracies = runs.map((run) => run.accuracy).filter(known);
+    const margin = (name, format) => (spread[name] ? ` ± ${format(spread[name].margin)}` : "");
+    const mean = trial.row.runs > 1 ? ` (mean of ${trial.row.runs} runs)` : "";
     const reach = (found, format) => (found ? ` (runs ${format(found[0])} to ${format(found[1])})` : "");
     const distinct = (of) => [...new Set(runs.map(of).filter(known))].join(", ");
     return [
       ...pair("state", trial.row.state),
       ...pair("note", trial.note),
+      ...pair("on the front", !isComplete ? ""
+        : known(trial.row.front_probability) ? share(trial.row.front_probability) : "? (nothing was repeated)"),
       ...pair("P", params.adabatch_exponent),
       ...pair("batch size", trial.batch),
       ...pair("rates", trial.rates),
       ...pair("decoder", params.decoder),
       ...pair("shared weights", known(params.weight_sharing) ? (params.weight_sharing ? "yes" : "no") : ""),
-      ...pair("accuracy", known(values.accuracy) ? percent(values.accuracy) + reach(ranges.accuracy, percent) : ""),
+      ...pair("accuracy", known(values.accuracy)
+        ? percent(values.accuracy) + margin("accuracy", (part) => (100 * part).toFixed(2)) + mean : ""),
+      ...pair("each run", accuracies.length > 1 ? accuracies.map(percent).join(", ") : ""),
+      ...runs.flatMap((run, index) => pair(`run ${index + 1} failed`, run.failure)),
       ...pair("test accuracy", known(test) ? percent(test) : ""),
       ...pair("training time", known(values.training_seconds)
-        ? `${seconds(values.training_seconds)} s${reach(ranges.training_seconds, seconds)}` : ""),
+        ? `${seconds(values.training_seconds)} s${margin("training_seconds",
+          (part) => seconds(part, values.training_seconds))}${reach(ranges.training_seconds, seconds)}` : ""),
       ...pair("parameters", known(values.parameters) ? count(values.parameters) : ""),
       ...pair("best epoch", known(positions.epochs) ? count(positions.epochs) : ""),
       ...pair("samples", known(positions.samples) ? `${count(positions.samples)} up to the best epoch` : ""),
@@ -122,7 +134,7 @@ report.card = (() => {
       ...pair("torch", distinct((run) => `${run.torch}, ${run.precision}`)),
       ...pair(runs.length > 1 ? "seeds" : "seed", distinct((run) => run.seed)),
       ...pair("trained by", trial.workers.join(", ")),
-      ...pair("claims with a stored epoch", trial.claims > 1 ? `${trial.claims} (continued or taken over)` : ""),
+      ...pair("claims with a stored epoch", trial.claims > 1 ? `${trial.claims} (continued or taken over${trial.row.runs > 1 ? "; repeats apart" : ""})` : ""),
       ...pair("bit-equal", runs.some((run) => !run.bitEqual) ? "no: continued with other threads, kernels or device" : ""),
     ];
   };
@@ -146,7 +158,8 @@ report.card = (() => {
   const commands = (trial) => {
     const found = [];
     if (report.isFinal(trial) && report.isOnFront(trial.number)) {
-      found.push(command("names this trial, or one of equal values", report.commands.select(trial)));
+      found.push(command("names this trial, or one of equal values", report.commands.select(trial)),
+        command("writes its network out", report.commands.exported(trial)));
     } else if (report.isFinal(trial)) {
       found.push(command("names a trial at least as good in every objective", report.commands.select(trial)));
     }

@@ -15,6 +15,7 @@ report.table = (() => {
     { key: "test", title: "test", of: (t) => t.row.test_accuracy, show: report.percent, number: true },
     { key: "seconds", title: "seconds", of: (t) => t.values.training_seconds, show: report.seconds, number: true },
     { key: "parameters", title: "parameters", of: (t) => t.values.parameters, show: report.count, number: true },
+    { key: "sure", title: "on front", of: (t) => t.row.front_probability, show: report.share, number: true },
     { key: "p", title: "P", of: (t) => t.row.params.adabatch_exponent, number: true },
     { key: "batch", title: "batch size", of: (t) => t.batch },
     { key: "decoder", title: "decoder", of: (t) => t.row.params.decoder },
@@ -29,6 +30,7 @@ report.table = (() => {
     p: report.trials.some((trial) => "adabatch_exponent" in trial.row.params),
     decoder: report.trials.some((trial) => "decoder" in trial.row.params),
     shared: report.trials.some((trial) => "weight_sharing" in trial.row.params),
+    sure: report.trials.some((trial) => known(trial.row.front_probability)),
     test: report.trials.some((trial) => known(trial.row.test_accuracy)),
   };
   const shownColumns = columns.filter(({ key }) => says[key] ?? true);
@@ -136,9 +138,14 @@ report.table = (() => {
   // The same columns as `report --format csv`, in its order.
   const csv = () => {
     const used = report.data.parameters.filter((key) => report.trials.some((trial) => key in trial.row.params));
+    const has = report.trials.some(({ row }) => "spread" in row);
+    const spreads = !has ? [] : ["accuracy", "training_seconds"].flatMap((name) =>
+      ["deviation", "margin", "low", "high"].map((part) => [name, part]));
     const heads = [
       "trial", "state", ...used.map((key) => `params.${key}`), "values.accuracy",
-      "values.training_seconds", "values.parameters", "runs", "device", "test_accuracy", "reason",
+      "values.training_seconds", "values.parameters",
+      ...spreads.map(([name, part]) => `spread.${name}.${part}`),
+      "runs", "device", "front_probability", "test_accuracy", "reason",
     ];
     const quoted = (value) => {
       const text = known(value) ? String(value) : "";
@@ -146,8 +153,9 @@ report.table = (() => {
     };
     const lines = report.trials.map(({ row }) => [
       row.trial, row.state, ...used.map((key) => row.params[key]), row.values.accuracy,
-      row.values.training_seconds, row.values.parameters, row.runs, row.device, row.test_accuracy,
-      row.reason,
+      row.values.training_seconds, row.values.parameters,
+      ...spreads.map(([name, part]) => row.spread?.[name]?.[part]),
+      row.runs, row.device, row.front_probability, row.test_accuracy, row.reason,
     ]);
     return [heads, ...lines].map((line) => `${line.map(quoted).join(",")}\n`).join("");
   };

@@ -1,0 +1,108 @@
+"""``evaluate``: an exported network, measured again and looked at."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli.report import FOLDER
+from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.report.evaluation import write_evaluation
+from fastrcaps_search.training.exported import LoadedNetwork, load_network
+from fastrcaps_search.training.inspection import inspect
+from fastrcaps_search.training.measurement import Measurement, measure, usual_split
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Print the accuracy and the confusion matrix, and write the page.
+
+    Raises:
+        FastrcapsError: The accuracy is not the stored one, where it must be.
+    """
+    loaded = load_network(arguments.folder)
+    record = loaded.record
+    data_set = record.data_set if arguments.data_set is None else DataSet(arguments.data_set)
+    split = (
+        usual_split(record, data_set) if arguments.split is None else EvaluateOn(arguments.split)
+    )
+    measured = measure(
+        loaded, data_set=data_set, split=split, folder=commands.data_folder(arguments)
+    )
+    name = f"{record.study}-trial-{record.trial}.html"
+    page = Path(arguments.out) if arguments.out else Path(FOLDER) / name
+    write_evaluation(record, measured, inspect(loaded, measured), path=page)
+    if arguments.json:
+        output.print_json(_json(loaded, measured, page))
+    else:
+        _tell(loaded, measured, page)
+    _judge(loaded, measured)
+    return 0
+
+
+def _tell(loaded: LoadedNetwork, measured: Measurement, page: Path) -> None:
+    record = loaded.record
+    print(
+        f"{record.study}: trial {record.trial}, run {record.run}: "
+        f"{output.fraction(measured.accuracy)} of the {len(measured.labels):,} images of "
+        f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
+    )
+    print("\nrows: true classes; columns: predicted classes\n")
+    output.print_table(*_table(loaded.classes, measured))
+    print(f"\npage: {page}")
+
+
+def _compared(measured: Measurement) -> str:
+    if measured.stored is None:
+        return "; no accuracy of it is stored"
+    if measured.is_equal:
+        return ", equal to the stored accuracy"
+    return f"; the stored accuracy is {output.fraction(measured.stored)}"
+
+
+def _table(predicted: Sequence[str], measured: Measurement) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the confusion matrix, with the accuracy of each class."""
+    head = ["", *predicted, "images", "right"]
+    rows = []
+    for label, counts in enumerate(measured.confusion.tolist()):
+        share = counts[label] / sum(counts) if sum(counts) else None
+        cells = [str(count) if count else "." for count in counts]
+        rows.append([measured.classes[label], *cells, str(sum(counts)), output.fraction(share)])
+    return head, rows
+
+
+def _json(loaded: LoadedNetwork, measured: Measurement, page: Path) -> dict[str, Any]:
+    record = loaded.record
+    return {
+        "study": record.study,
+        "trial": record.trial,
+        "run": record.run,
+        "data_set": str(measured.data_set),
+        "split": str(measured.split),
+        "images": len(measured.labels),
+        "accuracy": measured.accuracy,
+        "stored_accuracy": measured.stored,
+        "equal": measured.is_equal,
+        "confusion": measured.confusion.tolist(),
+        "page": str(page),
+    }
+
+
+def _judge(loaded: LoadedNetwork, measured: Measurement) -> None:
+    """Refuse an accuracy that is not the stored one, or warn where it need not be."""
+    if measured.is_equal is not False:
+        return
+    differs = f"the accuracy must be the stored {measured.stored!r}, got {measured.accuracy!r}"
+    if measured.is_same_setting:
+        raise FastrcapsError(f"{differs} on the same device, torch and kernel; export it again")
+    then, now = loaded.record.setting, measured.setting
+    print(
+        f"warning: {differs}; it was trained on {then.device_name} with torch "
+        f"{then.torch_version}, {then.kernel} and {then.threads} threads, and measured on "
+        f"{now.device_name} with torch {now.torch_version}, {now.kernel} and {now.threads}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,55 @@
+"""``export``: the network of a trial as a folder."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from fastrcaps_search.cli import output
+from fastrcaps_search.cli.criteria_flags import given_criteria
+from fastrcaps_search.cli.show import opened
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.search.exporting import Exported, ExportRequest, export_trial
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the folder and say what is in it, why that trial, and what can be done with it.
+
+    Raises:
+        UsageError: A trial and criteria.
+    """
+    criteria = given_criteria(arguments)
+    if arguments.trial is not None and criteria is not None:
+        raise UsageError(
+            "--trial must be left out with --min-accuracy, --max-seconds, --max-parameters and "
+            f"--prefer, got --trial {arguments.trial} and criteria; leave one of them out"
+        )
+    request = ExportRequest(
+        folder=Path(arguments.out),
+        trial=arguments.trial,
+        criteria=criteria or Criteria(),
+        run=arguments.run,
+        onnx=arguments.onnx,
+    )
+    with opened(arguments) as (store, study):
+        _tell(export_trial(store, study, request))
+    return 0
+
+
+def _tell(exported: Exported) -> None:
+    record, folder = exported.record, exported.folder
+    print(f"{record.study}: trial {record.trial}, {exported.why}; run {record.run}")
+    tested = ""
+    if record.test_accuracy is not None:
+        tested = f", {output.fraction(record.test_accuracy)} on the test set"
+    print(
+        f"accuracy {output.fraction(record.accuracy)} on the {record.evaluate_on.images}{tested}, "
+        f"after epoch {record.best_epoch}"
+    )
+    for path in sorted(folder.iterdir()):
+        print(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    print("next:")
+    print(f"  fastrcaps-search evaluate {shlex.quote(str(folder))}")
+    print(f"  fastrcaps_search.load_network({str(folder)!r}).predict(image)  # in Python, 28x28")

@@ -1,0 +1,145 @@
+"""How the paper trained: which studies and configurations are the same as its own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from fastrcaps_search.definition.choices import (
+    BatchPolicy,
+    DataSet,
+    Decoder,
+    EarlyStopping,
+    EvaluateOn,
+    LrPolicy,
+    Network,
+)
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.report.facts.paper import FIGURES, TRAIN_IMAGES
+
+BASELINE = "fixed"
+"""The configuration that the paper measures the others against."""
+PAPER_EPOCHS = 30
+PAPER_RUNS = 5
+"""The paper's figures are means of so many runs, printed without their spread."""
+_BATCH, _EXPONENT, _BOUNDARY = 16, 4, 3
+_HIGH_RATE, _LOW_RATE = 1e-3, 1e-4
+
+
+class Measure(StrEnum):
+    """What is compared: the columns, each with its title."""
+
+    ACCURACY = "accuracy"
+    EPOCH_OF_MAX = "epoch of the maximum"
+    EPOCHS_TO_BASELINE = "epochs to the accuracy of fixed"
+    TIME_REDUCTION = "reduction of training time"
+    EPOCH_REDUCTION = "reduction in epochs"
+
+    @property
+    def unit(self) -> str:
+        """What follows a figure, with a space that does not break; empty for epochs."""
+        return "" if self._counts_epochs else "\u00a0%"
+
+    @property
+    def difference_unit(self) -> str:
+        """What a difference of two figures is counted in."""
+        return "epochs" if self._counts_epochs else "points"
+
+    @property
+    def _counts_epochs(self) -> bool:
+        return self in (Measure.EPOCH_OF_MAX, Measure.EPOCHS_TO_BASELINE)
+
+    def written(self, value: float, *, sign: bool = False, exact: bool = False) -> str:
+        """A figure without its unit; ``exact`` leaves out zeros at the end of the decimals."""
+        scaled = value if self._counts_epochs else 100 * value
+        digits = 3 if self is Measure.ACCURACY else 1
+        # The added zero turns a negative one into a plain one.
+        found = f"{round(scaled, digits) + 0.0:{'+' if sign else ''}.{digits}f}"
+        if exact:
+            found = found.rstrip("0").rstrip(".")
+        return found.replace("-", "\u2212")
+
+
+AGAINST_BASELINE = (
+    Measure.EPOCHS_TO_BASELINE,
+    Measure.TIME_REDUCTION,
+    Measure.EPOCH_REDUCTION,
+)
+
+
+def follows_paper(definition: StudyDefinition) -> bool:
+    """Whether a study trains and evaluates as the paper did, so that its figures compare."""
+    return (
+        definition.network in (Network.CAPSNET, Network.LENET5)
+        and definition.data_set in (DataSet.MNIST, DataSet.FASHION_MNIST)
+        and definition.evaluate_on is EvaluateOn.TEST
+        and definition.epochs == PAPER_EPOCHS
+        and definition.split_size == TRAIN_IMAGES
+        and definition.shifts
+        and definition.early_stopping is EarlyStopping.OFF
+    )
+
+
+def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str | None:
+    """The paper's name of a configuration; ``None`` for one that it does not have."""
+    policy = _policy_name(definition, parameters)
+    if policy is None or not _has_rates(definition, parameters):
+        return None
+    small = (parameters.decoder is Decoder.REDUCED, bool(parameters.weight_sharing))
+    if small == (True, True):
+        shared = {"fixed": "weight_sharing", "warm_adabatch": "warm_adabatch+weight_sharing"}
+        return shared.get(policy)
+    return policy if small == (False, False) else None
+
+
+def _has_rates(definition: StudyDefinition, parameters: TrialParameters) -> bool:
+    """Whether the learning rates that its policy uses are the paper's."""
+    high, low = parameters.lr_max or definition.lr_max, parameters.lr_min or definition.lr_min
+    return high == _HIGH_RATE and (not parameters.lr_policy.uses_lr_min or low == _LOW_RATE)
+
+
+def _policy_name(definition: StudyDefinition, parameters: TrialParameters) -> str | None:
+    """The policy's name, where the paper has it and with the same batch sizes."""
+    policy, boundaries = parameters.lr_policy, definition.remaining_boundaries
+    if not parameters.adapts_batch:
+        has_batch = (parameters.batch_size or definition.batch_size) == _BATCH
+        # The polynomial restarts are another paper's.
+        has_policy = policy is not LrPolicy.POLYNOMIAL_RESTARTS
+        return str(policy) if has_batch and has_policy else None
+    if parameters.adabatch_exponent != _EXPONENT:
+        return None
+    if policy is LrPolicy.WARM_ADABATCH:
+        # It grows once, whatever boundaries follow.
+        return str(policy) if boundaries[:1] == (_BOUNDARY,) else None
+    # The authors' code never grew the batch of AdaBatch a second time.
+    grows_once = policy is LrPolicy.FIXED and boundaries == (_BOUNDARY,)
+    return str(BatchPolicy.ADABATCH) if grows_once else None
+
+
+def published_figures(definition: StudyDefinition) -> dict[str, dict[Measure, float]]:
+    """The paper's figures for the study's network and images, by name and in its order."""
+    figures = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
+    images = "fashion_mnist" if definition.data_set is DataSet.FASHION_MNIST else "mnist"
+    rows = {row["name"]: row for row in figures[images].get(str(definition.network), ())}
+    return {name: _published(row, rows[BASELINE]) for name, row in rows.items()}
+
+
+def _published(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[Measure, float]:
+    """The paper's figures and what follows from them; not all rows have epochs to reach."""
+    found = {
+        Measure.ACCURACY: row["accuracy"] / 100,
+        Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
+    }
+    reached = row.get("epochs_to_fixed_accuracy")
+    if reached is None or row["name"] == BASELINE:
+        return found
+    share = reached / baseline["epoch_of_max"]
+    found[Measure.EPOCHS_TO_BASELINE] = float(reached)
+    found[Measure.EPOCH_REDUCTION] = 1 - share
+    seconds, against = (part.get("figure_seconds_per_epoch") for part in (row, baseline))
+    if seconds is not None and against is not None:
+        found[Measure.TIME_REDUCTION] = 1 - share * seconds / against
+    return found

@@ -1,0 +1,185 @@
+"""From a stored study to the network of one run: which trial, which run, where its weights are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from fastrcaps_search.errors import CheckpointError, UsageError
+from fastrcaps_search.front.choice import select_row
+from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.search.files import run_folder, run_owner
+from fastrcaps_search.search.runs import claims
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.rows import failure_reason, front_rows
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.export import (
+    Weights,
+    require_free,
+    require_writer,
+    torch_version,
+    write_network,
+)
+from fastrcaps_search.training.network_record import NetworkRecord
+
+NAMED = "the trial that was named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What to export, and where to.
+
+    Attributes:
+        folder: New or empty folder.
+        trial: Number of the trial; ``None`` for the one that fits ``criteria``.
+        criteria: Bounds and preference.
+        run: Index of the run; ``None`` for the one of highest accuracy.
+        onnx: Whether to write ``network.onnx`` too.
+    """
+
+    folder: Path
+    trial: int | None = None
+    criteria: Criteria = field(default_factory=Criteria)
+    run: int | None = None
+    onnx: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was exported, and why that trial.
+
+    Attributes:
+        folder: Where it is.
+        record: What is known of the network.
+        why: In plain words.
+    """
+
+    folder: Path
+    record: NetworkRecord
+    why: str
+
+
+def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Exported:
+    """Write the network of the run of highest accuracy, or of another one, of a trial.
+
+    Raises:
+        NothingFitsError: No trial fits the criteria.
+        UsageError: No such trial or run, one that is not done, or a folder in use.
+        CheckpointError: The weights are no longer kept, or damaged.
+        DiskError: The folder cannot be written.
+    """
+    require_free(request.folder)
+    require_writer(onnx=request.onnx)
+    trials = store.trials(study)
+    number, why = request.trial, NAMED
+    if number is None:
+        row = select_row(front_rows(trials), request.criteria)
+        number, why = int(row["trial"]), str(row["why"])
+    _require_complete(study, trials, number)
+    (trial,) = store.trials(study, epochs=True, number=number)
+    run = chosen_run(trial, request.run)
+    weights = _weights(store, study, trial, run, front_rows(trials))
+    record = write_network(
+        _record(study, trial, run), weights, folder=request.folder, onnx=request.onnx
+    )
+    return Exported(request.folder, record, why)
+
+
+def chosen_run(trial: TrialRecord, index: int | None) -> RunRecord:
+    """The run that was named, or the first one of the highest accuracy.
+
+    Raises:
+        UsageError: It is not there, or not done.
+    """
+    done = [run for run in trial.runs if run.accuracy is not None]
+    found = [run for run in done if index in (None, run.run)]
+    if not found:
+        known = ", ".join(str(run.run) for run in done) or "none"
+        raise UsageError(
+            f"--run must be a run of trial {trial.number} that is done ({known}), "
+            f"got {'none' if index is None else index}"
+        )
+    return max(found, key=lambda run: (run.accuracy or 0.0, -run.run))
+
+
+def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number: int) -> None:
+    found = next((trial for trial in trials if trial.number == number), None)
+    look = f"`fastrcaps-search trials --study {study.name}` lists them"
+    if found is None:
+        raise UsageError(
+            f"--trial must be one of the {len(trials)} trials of {study.name}, got {number}; "
+            f"{look}"
+        )
+    if found.state is not TrialState.COMPLETE:
+        why = f" ({failure_reason(found)})" if found.state is TrialState.FAILED else ""
+        raise UsageError(
+            f"--trial must be a complete trial of {study.name}, got trial {number}, which is "
+            f"{found.state}{why}; {look}"
+        )
+
+
+def _weights(
+    store: Store,
+    study: StudyRecord,
+    trial: TrialRecord,
+    run: RunRecord,
+    front: Sequence[dict[str, object]],
+) -> Weights:
+    known = claims(trial, run=run.run)
+    folder = CheckpointFolder(
+        run_folder(store.location, study, trial.number, run.run),
+        owner=run_owner(
+            study,
+            number=trial.number,
+            run=run.run,
+            seed=run.seed,
+            configuration_key=trial.configuration_key,
+        ),
+        known=known,
+    )
+    try:
+        return folder.weights(run.best_epoch or 0)
+    except CheckpointError as error:
+        numbers = ", ".join(str(row["trial"]) for row in front)
+        raise CheckpointError(
+            f"the weights of trial {trial.number}, run {run.run} must be kept here, but {error}; "
+            f"those of trials on the front ({numbers}) or near it are kept, on the machine that "
+            "trained them or in the folder that --files names"
+        ) from error
+
+
+def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRecord:
+    definition = study.definition
+    return NetworkRecord(
+        study=study.name,
+        data_set=definition.data_set,
+        evaluate_on=definition.evaluate_on,
+        trial=trial.number,
+        run=run.run,
+        seed=run.seed,
+        network=definition.network,
+        routing_gradient=definition.routing_gradient,
+        params=trial.parameters,
+        learned_parameters=run.parameters or 0,
+        best_epoch=run.best_epoch or 0,
+        accuracy=run.accuracy or 0.0,
+        test_accuracy=run.test_accuracy,
+        training_seconds=run.training_seconds or 0.0,
+        setting=run.setting,
+        versions={
+            "fastrcaps_search": _version(),
+            "torch_trained": run.setting.torch_version,
+            "torch_exported": torch_version(),
+        },
+        files={},
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("fastrcaps-search")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,262 @@
+"""One run of a claimed trial: begun or continued, its epochs and its result stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fastrcaps_search.errors import CheckpointError, DiskError, SuspendedError
+from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.search import files
+from fastrcaps_search.search.trial_log import LOG
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord
+from fastrcaps_search.training import device as devices
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.policy import training_plan
+from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.run import Hooks, Run
+from fastrcaps_search.training.splits import Splits
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a worker brings to every trial.
+
+    Attributes:
+        study: The study.
+        splits: Images on the worker's device.
+        threads: Threads of torch for a new run.
+        tell: Called with the name of an event and its facts.
+        should_stop: Whether the worker was asked to stop.
+        was_suspended: Whether the worker was suspended since this was asked last.
+        use_threads: Called with the threads of a run before it is opened; gives how many it may
+            have.
+    """
+
+    study: StudyRecord
+    splits: Splits
+    threads: int
+    tell: Callable[..., None]
+    should_stop: Callable[[], bool]
+    was_suspended: Callable[[], bool]
+    use_threads: Callable[[int], int] = lambda threads: threads
+
+
+class RunTraining:
+    """Trains one run of a claimed trial.
+
+    Args:
+        place: The worker's study, images and ways to tell.
+        claimed: The claim.
+        record: The trial as stored when it was claimed, with its epochs.
+        index: Index of the run.
+        store: Stores the result, by index.
+
+    Attributes:
+        seed: Seed of the run: run ``i`` of every trial has the same, and so the same order of
+            images and the same shifts.
+    """
+
+    def __init__(
+        self,
+        place: Workplace,
+        claimed: ClaimedTrial,
+        record: TrialRecord,
+        index: int,
+        *,
+        store: Callable[[int, RunResult], None],
+    ) -> None:
+        self._place = place
+        self._claimed = claimed
+        self._record = record
+        self._index = index
+        self._store = store
+        self.seed = place.study.seed + index
+        self._plan = training_plan(place.study.definition, record.parameters)
+
+    def train(self) -> RunResult:
+        """The result as stored; else trained, from the last checkpoint or the first epoch."""
+        done = _done(self._stored)
+        if done is not None:
+            return done
+        setting = self.setting()
+        folder = checkpoint_folder(
+            self._claimed,
+            study=self._place.study,
+            run=self._index,
+            seed=self.seed,
+            known=self._known(),
+        )
+        result = None
+        while result is None:
+            try:
+                result = self._open(setting, folder).train()
+            except SuspendedError as error:
+                LOG.warning("%s: the epoch is trained again", error)
+                self._refresh()
+        # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
+        self._store(self._index, result)
+        folder.keep_only_weights(result.best_epoch)
+        return result
+
+    @property
+    def _stored(self) -> RunRecord | None:
+        return {run.run: run for run in self._record.runs}.get(self._index)
+
+    def _known(self) -> dict[int, int]:
+        """The claim whose checkpoint counts, by epoch."""
+        known = claims(self._record, run=self._index)
+        # The holder before this one may have died between a checkpoint and its row. It had
+        # continued exactly the rows that are stored, and nobody has held the trial since. A
+        # checkpoint without a row of a claim before that one may continue rows that are no more.
+        known[max(known, default=0) + 1] = self._claimed.claim.token - 1
+        return known
+
+    def _refresh(self) -> None:
+        """Read the trial again as it is stored."""
+        store, study = self._claimed.store, self._place.study
+        (self._record,) = store.trials(study, epochs=True, number=self._record.number)
+
+    def setting(self) -> RunSetting:
+        """Where the run trains; a continued one with the threads and kernels it was begun with.
+
+        The threads are never more than there are cores for them.
+        """
+        device = self._place.splits.training.labels.device
+        before = None if self._stored is None else self._stored.setting
+        kernel = choose_kernel(
+            device,
+            capsules=self._plan.network.has_capsules,
+            precision=self._plan.precision,
+            stored=None if before is None else before.kernel,
+        )
+        threads = self._place.threads if before is None else min(before.threads, cores())
+        threads = self._place.use_threads(threads)
+        return devices.run_setting(
+            device, precision=str(self._plan.precision), threads=threads, kernel=kernel
+        )
+
+    def _open(self, setting: RunSetting, folder: CheckpointFolder) -> Run:
+        run = self._build(setting.kernel, folder, self._hooks(setting))
+        self._claimed.begin_run(self._index, seed=self.seed, setting=setting, fresh=not run.epochs)
+        self._agree(run, setting, folder)
+        return run
+
+    def _hooks(self, setting: RunSetting) -> Hooks:
+        place = self._place
+
+        def on_epoch(metrics: EpochMetrics) -> None:
+            self._claimed.store_epoch(self._index, metrics, setting=setting)
+            self._told(metrics)
+
+        def on_progress(epoch: int, images: int, per_second: float) -> None:
+            self._place.tell(
+                "progress", epoch=epoch, images=images, images_per_second=round(per_second, 1)
+            )
+
+        def should_stop() -> bool:
+            self._claimed.require_held()
+            return place.should_stop()
+
+        def on_unsaved(epoch: int, error: DiskError) -> None:
+            LOG.warning("run %d epoch %d: %s", self._index, epoch, error)
+            place.tell("unsaved", epoch=epoch, reason=str(error))
+
+        return Hooks(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved)
+
+    def _build(self, kernel: str, folder: CheckpointFolder, hooks: Hooks) -> Run:
+        """The run at its last checkpoint; from the start where that does not fit."""
+
+        def build() -> Run:
+            splits = self._place.splits
+            return Run(
+                self._plan,
+                seed=self.seed,
+                splits=splits,
+                kernel=kernel,
+                folder=folder,
+                hooks=hooks,
+            )
+
+        try:
+            return build()
+        except CheckpointError as error:
+            LOG.warning("starts again: %s", error)
+            folder.remove()
+            return build()
+
+    def _agree(self, run: Run, setting: RunSetting, folder: CheckpointFolder) -> None:
+        """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""
+        last = len(run.epochs)
+        stored = {e.metrics.epoch for e in self._record.epochs if e.run == self._index}
+        if max(stored, default=0) > last:
+            self._claimed.forget_epochs_after(self._index, last)
+        for metrics in run.epochs:
+            if metrics.epoch not in stored:
+                # Its row will say that this claim has stored it.
+                folder.adopt(metrics.epoch)
+                self._claimed.store_epoch(self._index, metrics, setting=setting)
+        if last:
+            LOG.info("run %d continues at epoch %d from its checkpoint", self._index, last + 1)
+            self._place.tell("resumed", run=self._index, epoch=last + 1)
+
+    def _told(self, metrics: EpochMetrics) -> None:
+        LOG.info(
+            "run %d epoch %d/%d: batch %d, accuracy %.4f, loss %.5f, %.2f s",
+            self._index,
+            metrics.epoch,
+            self._plan.epochs,
+            metrics.batch_size,
+            metrics.accuracy,
+            metrics.loss,
+            metrics.training_seconds,
+        )
+        self._place.tell(
+            "epoch", run=self._index, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6)
+        )
+
+
+def _done(stored: RunRecord | None) -> RunResult | None:
+    """The result of a run that had ended before its trial was taken over."""
+    if stored is None or stored.accuracy is None:
+        return None
+    return RunResult(
+        accuracy=stored.accuracy,
+        training_seconds=stored.training_seconds or 0.0,
+        parameters=stored.parameters or 0,
+        best_epoch=stored.best_epoch or 0,
+    )
+
+
+def claims(record: TrialRecord, *, run: int) -> dict[int, int]:
+    """The claim that stored each epoch of a run."""
+    return {row.metrics.epoch: row.token for row in record.epochs if row.run == run}
+
+
+def checkpoint_folder(
+    claimed: ClaimedTrial, *, study: StudyRecord, run: int, seed: int, known: Mapping[int, int]
+) -> CheckpointFolder:
+    """Checkpoints of one run, marked so that no other study's are ever read.
+
+    Args:
+        claimed: The claim, under which checkpoints are written.
+        study: The study.
+        run: Index of the run.
+        seed: Its seed.
+        known: The claim whose checkpoint counts, by epoch.
+    """
+    claim = claimed.claim
+    return CheckpointFolder(
+        files.run_folder(claimed.store.location, study, claim.number, run),
+        owner=files.run_owner(
+            study,
+            number=claim.number,
+            run=run,
+            seed=seed,
+            configuration_key=claim.configuration_key,
+        ),
+        claim=claim.token,
+        known=known,
+    )

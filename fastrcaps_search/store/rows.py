@@ -1,0 +1,100 @@
+"""Rows of ``trials --json`` and ``front --json``: what is said of each trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.store.records import TrialRecord, TrialState
+from fastrcaps_search.store.summary import front_numbers
+from fastrcaps_search.store.sureness import probabilities
+
+
+def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Rows of ``trials --json``, by number."""
+    sureness = probabilities(trials)
+    return [trial_row(t, sureness) for t in sorted(trials, key=lambda trial: trial.number)]
+
+
+def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Rows of ``front --json``, in the order of :func:`front_numbers`."""
+    by_number = {trial.number: trial for trial in trials}
+    sureness = probabilities(trials)
+    return [trial_row(by_number[number], sureness) for number in front_numbers(trials)]
+
+
+def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -> dict[str, Any]:
+    """JSON values of one trial.
+
+    ``values`` always has its three keys, which are null while there is no value. ``runs`` is
+    the number of runs that the values are means of; while there are none, of those that were
+    begun. ``spread`` is there for two runs and more: for accuracy and seconds the standard
+    deviation of the runs, and the 95 % interval of their mean. ``front_probability`` of a
+    complete trial is null where nothing was repeated. ``test_accuracy`` is there when it is
+    known, ``reason`` when the trial failed.
+
+    Args:
+        trial: The trial.
+        sureness: Probabilities of being on the front, by number.
+    """
+    values: dict[str, Any] = dict.fromkeys(objective.name for objective in OBJECTIVES)
+    if trial.values is not None:
+        values = dict(zip(values, map(_json_number, trial.values.as_tuple()), strict=True))
+        values["parameters"] = _whole(values["parameters"])
+    row: dict[str, Any] = {
+        "trial": trial.number,
+        "state": str(trial.state),
+        "params": trial.parameters.to_dict(),
+        "values": values,
+        "runs": len(trial.results if trial.state is TrialState.COMPLETE else trial.runs),
+        "device": trial.device,
+    }
+    spreads = _spreads(trial)
+    if spreads:
+        row["spread"] = spreads
+    if trial.state is TrialState.COMPLETE:
+        row["front_probability"] = (sureness or {}).get(trial.number)
+    if trial.test_accuracy is not None:
+        row["test_accuracy"] = _json_number(trial.test_accuracy)
+    if trial.state is TrialState.FAILED:
+        row["reason"] = failure_reason(trial)
+    return row
+
+
+def _spreads(trial: TrialRecord) -> dict[str, dict[str, float]]:
+    if trial.values is None:
+        return {}
+    accuracy, seconds, _ = trial.values.as_tuple()
+    measured = {
+        "accuracy": (accuracy, trial.accuracy_spread, 1.0),
+        "training_seconds": (seconds, trial.seconds_spread, math.inf),
+    }
+    return {
+        name: {
+            "deviation": spread.deviation,
+            "margin": spread.margin,
+            "low": max(mean - spread.margin, 0.0),
+            "high": min(mean + spread.margin, most),
+        }
+        for name, (mean, spread, most) in measured.items()
+        if spread is not None
+    }
+
+
+def failure_reason(trial: TrialRecord) -> str:
+    """Why a trial failed, in one line."""
+    if trial.failure is None:
+        return "no reason was stored"
+    return trial.failure.message or trial.failure.kind
+
+
+def _json_number(value: float) -> float | None:
+    """The value, or null where JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def _whole(value: float | None) -> float | None:
+    """A count without ``.0``."""
+    return int(value) if value is not None and float(value).is_integer() else value

@@ -1,0 +1,60 @@
+"""Means and spreads of a trial over its runs, as they are stored beside its values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, select
+
+from fastrcaps_search.front.spread import spread
+from fastrcaps_search.store.schema import runs, trials
+
+MEASURED = ("accuracy", "training_seconds")
+"""Values that differ from run to run; the parameters are the same in all."""
+VALUE_COLUMNS = (
+    *(name + part for name in MEASURED for part in ("", "_spread", "_margin")),
+    "parameters",
+)
+"""Columns of a trial's values and their spreads."""
+Key = tuple[int, int]
+
+
+def read_results(connection: Connection, *those: ColumnElement[bool]) -> dict[Key, list[Row[Any]]]:
+    """Runs with a result, by study and number of their trial, in the order of their index."""
+    query = select(runs).where(runs.c.accuracy.is_not(None), *those)
+    rows = connection.execute(query.order_by(runs.c.study_id, runs.c.number, runs.c.run))
+    found: dict[Key, list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        found[row.study_id, row.number].append(row)
+    return found
+
+
+def spread_values(results: Sequence[Row[Any]]) -> dict[str, float | None]:
+    """Columns of the spreads: empty for fewer than two runs, which say nothing of it."""
+    found: dict[str, float | None] = {}
+    for name in MEASURED:
+        over = spread([getattr(row, name) for row in results])
+        found[f"{name}_spread"] = None if over is None else over.deviation
+        found[f"{name}_margin"] = None if over is None else over.margin
+    return found
+
+
+def mean_values(results: Sequence[Row[Any]]) -> Mapping[str, float | None]:
+    """Columns of a trial's values, means over its runs, and of their spreads."""
+    names = (*MEASURED, "parameters")
+    means = {name: fmean(getattr(row, name) for row in results) for name in names}
+    return {**means, **spread_values(results)}
+
+
+def fill_spreads(connection: Connection) -> None:
+    """Store the spreads of complete trials of two or more runs that are there already."""
+    for (study_id, number), results in read_results(connection).items():
+        if len(results) > 1:
+            key = (trials.c.study_id == study_id) & (trials.c.number == number)
+            complete = trials.c.state == "complete"
+            connection.execute(
+                trials.update().where(key, complete).values(**spread_values(results))
+            )

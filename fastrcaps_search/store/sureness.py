@@ -1,0 +1,52 @@
+"""How surely each trial of a study is on the front, from its stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fastrcaps_search.front.certainty import NEAR, Sample, front_probabilities
+from fastrcaps_search.store.records import TrialRecord, TrialState, Values
+from fastrcaps_search.store.summary import front_numbers
+
+LEAST_SECONDS = 1e-9
+"""What stands for no time at all, which has no logarithm."""
+
+
+def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
+    """Probability of being on the front by number of each complete trial.
+
+    Empty where no trial was trained more than once: then nothing says how far runs scatter.
+    """
+    # Numpy takes a moment to import; most studies have not been repeated.
+    if not any(len(trial.results) > 1 for trial in trials if _values(trial)):
+        return {}
+    valued = [(trial, values) for trial in trials if (values := _values(trial)) is not None]
+    found = front_probabilities([_sample(trial, values) for trial, values in valued])
+    if found is None:
+        return {}
+    numbers = [trial.number for trial, _ in valued]
+    return dict(zip(numbers, found, strict=True))
+
+
+def near_front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
+    """Numbers of the trials on the front, and of those that may well belong there."""
+    found = dict.fromkeys(front_numbers(trials))
+    found |= dict.fromkeys(n for n, sure in probabilities(trials).items() if sure >= NEAR)
+    return list(found)
+
+
+def _values(trial: TrialRecord) -> Values | None:
+    return trial.values if trial.state is TrialState.COMPLETE else None
+
+
+def _sample(trial: TrialRecord, values: Values) -> Sample:
+    runs = [
+        (run.accuracy, run.training_seconds)
+        for run in trial.results
+        if run.accuracy is not None and run.training_seconds is not None
+    ] or [(values.accuracy, values.training_seconds)]
+    return Sample(
+        accuracies=tuple(accuracy for accuracy, _ in runs),
+        seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
+        parameters=values.parameters,
+    )

@@ -1,0 +1,159 @@
+"""``evaluate``: the stored accuracy again, or a line that says that it is another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fastrcaps_search
+from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.training.data_sets import load_images
+
+if TYPE_CHECKING:
+    from tests.trained import Trained
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.usefixtures("torch_as_it_was")
+# Read now: the fixture that calls the command takes the variable away.
+DATA = os.environ.get("FASTRCAPS_DATA")
+
+
+@pytest.fixture
+def copied(exports: dict[str, Path], tmp_path: Path) -> Path:
+    """LeNet5's export, to be changed."""
+    return Path(shutil.copytree(exports["small-lenet"], tmp_path / "copied"))
+
+
+def change(folder: Path, **keys: Any) -> None:  # noqa: ANN401  # whatever JSON holds
+    """Change the record and mend its checksum, as another machine could have written it."""
+    path = folder / "network.json"
+    values = json.loads(path.read_text())
+    for key, value in keys.items():
+        values[key] = {**values[key], **value} if isinstance(value, dict) else value
+    del values["sha256"]
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    values["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize("name", ["small-lenet", "small-capsnet"])
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_stored_accuracy_is_repeated_exactly(
+    call: Cli, exports: dict[str, Path], trained: Trained, tmp_path: Path, name: str, split: str
+) -> None:
+    flags = () if split == "validation" else ("--split", "test")
+    done = call("evaluate", str(exports[name]), "--json", *flags)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    written = json.loads((exports[name] / "network.json").read_text())
+    run = trained.read(name)[1][written["trial"]].runs[written["run"]]
+    stored = run.accuracy if split == "validation" else run.test_accuracy
+    assert found["accuracy"] == found["stored_accuracy"] == stored
+    confusion = found.pop("confusion")
+    page = f"reports/{name}-trial-{written['trial']}.html"
+    assert found == {
+        "study": name,
+        "trial": written["trial"],
+        "run": written["run"],
+        "data_set": "mnist-mini",
+        "split": split,
+        "images": 500,
+        "accuracy": stored,
+        "stored_accuracy": stored,
+        "equal": True,
+        "page": page,
+    }
+    assert [sum(row) for row in confusion] == [
+        int((labels_of(split) == label).sum()) for label in range(10)
+    ]
+    assert sum(confusion[label][label] for label in range(10)) / 500 == stored
+    assert (tmp_path / page).stat().st_size > 10_000
+
+
+def labels_of(split: str) -> Any:  # noqa: ANN401
+    images = load_images(DataSet.MNIST_MINI, folder=None)
+    return images.test_labels if split == "test" else images.train_labels[-500:]
+
+
+def test_the_table_holds_what_was_counted(
+    call: Cli, exports: dict[str, Path], tmp_path: Path
+) -> None:
+    done = call("evaluate", str(exports["small-lenet"]), "--split", "test", "--out", "p/a.html")
+    loaded = fastrcaps_search.load_network(exports["small-lenet"])
+    images = load_images(DataSet.MNIST_MINI, folder=None)
+    counted = [["."] * 10 for _ in range(10)]
+    for image, label in zip(images.test_images, images.test_labels, strict=True):
+        predicted = loaded.predict(image)
+        assert isinstance(predicted, int)
+        row = counted[int(label)]
+        row[predicted] = str(int(row[predicted].replace(".", "0")) + 1)
+    lines = done.stdout.splitlines()
+    accuracy = f"{100 * (loaded.record.test_accuracy or 0):.2f} %"
+    assert f": {accuracy} of the 500 images of mnist-mini's test set, equal to the" in lines[0]
+    assert lines[4].split() == [*"0123456789", "images", "right"]
+    for label, line in enumerate(lines[5:15]):
+        right = int(counted[label][label].replace(".", "0"))
+        assert line.split() == [str(label), *counted[label], "50", f"{2 * right:.2f}", "%"]
+    assert lines[-1] == "page: p/a.html"
+    assert (tmp_path / "p" / "a.html").is_file()
+
+
+def test_another_accuracy_in_the_same_setting_is_an_error(call: Cli, copied: Path) -> None:
+    change(copied, accuracy=0.125)
+    done = call("evaluate", str(copied))
+    assert done.returncode == 1
+    assert "the stored accuracy is 12.50 %" in done.stdout
+    assert "the accuracy must be the stored 0.125, got 0." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_accuracy_in_another_setting_is_a_warning(call: Cli, copied: Path) -> None:
+    change(copied, accuracy=0.125, setting={"torch_version": "1.0", "device_name": "abacus"})
+    done = call("evaluate", str(copied), "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["equal"] is False
+    assert done.stderr.startswith("warning: the accuracy must be the stored 0.125, got 0.")
+    assert "trained on abacus with torch 1.0" in done.stderr
+
+
+def test_images_that_it_was_trained_on_are_refused(call: Cli, copied: Path) -> None:
+    change(copied, evaluate_on="test", test_accuracy=None)
+    done = call("evaluate", str(copied), "--split", "validation")
+    assert done.returncode == 2
+    assert "--split must be test" in done.stderr
+
+
+def test_a_tampered_export_is_refused(call: Cli, copied: Path, tmp_path: Path) -> None:
+    (copied / "weights.safetensors").write_bytes(b"something else")
+    done = call("evaluate", str(copied))
+    assert done.returncode == 2
+    assert "must be as it was exported" in done.stderr
+    assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.skipif(DATA is None, reason="needs MNIST in the folder that FASTRCAPS_DATA names")
+@pytest.mark.parametrize("data_set", ["mnist", "fashion-mnist"])
+def test_another_data_set_has_no_stored_accuracy(
+    call: Cli, exports: dict[str, Path], tmp_path: Path, data_set: str
+) -> None:
+    assert DATA is not None
+    done = call(
+        *("evaluate", str(exports["small-lenet"]), "--data-set", data_set, "--data-dir"),
+        *(DATA, "--json"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert (found["split"], found["images"]) == ("test", 10_000)
+    assert (found["stored_accuracy"], found["equal"]) == (None, None)
+    assert (found["accuracy"] > 0.3) == (data_set == "mnist")
+    page = (tmp_path / found["page"]).read_text()
+    assert ("Ankle boot" in page) == (data_set == "fashion-mnist")

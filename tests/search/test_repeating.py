@@ -1,0 +1,302 @@
+"""Repeats of complete trials, trained for real; networks that are kept and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+
+from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import DivergedError, InterruptedRunError
+from fastrcaps_search.metrics import EpochMetrics
+from fastrcaps_search.search import files
+from fastrcaps_search.search.runs import Workplace
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.testing import read_test_set
+from fastrcaps_search.search.tidying import Tidying
+from fastrcaps_search.search.trial import RepeatTraining, TrialTraining
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.repeats import ClaimedRepeat
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.training.run import Run
+from fastrcaps_search.training.splits import Split, Splits, make_splits
+
+BASE = {
+    "name": "tiny",
+    "network": "lenet5",
+    "data_set": "mnist-mini",
+    "epochs": 2,
+    "boundaries": [1],
+    "train_images": 64,
+}
+SEARCH = StudyDefinition.from_dict({**BASE, "space": {"adabatch_exponent": [2, 3]}})
+
+
+@pytest.fixture(scope="module")
+def splits() -> Splits:
+    whole = make_splits(
+        SEARCH, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
+    )
+    few = Split(whole.evaluation.images[:200], whole.evaluation.labels[:200])
+    return replace(whole, evaluation=few, test=few)
+
+
+class Site:
+    """A study, and a worker that does what the door says in this process."""
+
+    def __init__(self, location: Location, definition: StudyDefinition, splits: Splits) -> None:
+        self.location = location
+        self.study: StudyRecord = enter_study(location, definition, seed=None, budget=1)
+        self.store = Store.writing(location)
+        self.splits = splits
+
+    def plan(self, *, repeats: int = 0, budget: int = 1) -> None:
+        definition = self.study.definition
+        enter_study(self.location, definition, seed=None, budget=budget, repeats=repeats)
+
+    def claim(self) -> tuple[Duty, ClaimedRepeat | None]:
+        door = Door(self.store, self.study, worker="w", device="cpu", propose=propose)
+        try:
+            admitted = door.next()
+        finally:
+            door.close()
+        claim = admitted.claim
+        return admitted.duty, None if claim is None else ClaimedRepeat(self.store, claim)
+
+    def place(self, should_stop: Callable[[], bool] = lambda: False) -> Workplace:
+        def tell(event: str, **facts: Any) -> None:  # noqa: ANN401  # any facts
+            """Nobody listens."""
+
+        return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
+
+    def record(self, number: int = 0) -> TrialRecord:
+        return self.store.trials(self.study, epochs=True)[number]
+
+    def train(self) -> None:
+        duty, claim = self.claim()
+        assert duty is Duty.TRAIN
+        assert claim is not None
+        record = self.record(claim.claim.number)
+        assert TrialTraining(self.place(), claim, record).train() is None
+
+    def repeat(self, should_stop: Callable[[], bool] = lambda: False) -> RepeatTraining:
+        duty, claim = self.claim()
+        assert duty is Duty.REPEAT
+        assert claim is not None
+        training = RepeatTraining(self.place(should_stop), claim, self.record(claim.claim.number))
+        try:
+            training.train()
+        finally:
+            claim.release()
+        return training
+
+    def sql(self, text: str) -> None:
+        self.store.do(lambda connection: connection.exec_driver_sql(text))
+
+    def weights(self, number: int) -> list[str]:
+        folder = files.trial_folder(self.location, self.study, number)
+        return sorted(
+            str(path.relative_to(folder)) for path in folder.rglob("*.weights.safetensors")
+        )
+
+
+@pytest.fixture
+def make(tmp_path: Path, splits: Splits) -> Iterator[Callable[[StudyDefinition], Site]]:
+    torch.set_num_threads(1)
+    made: list[Site] = []
+
+    def one(definition: StudyDefinition = SEARCH) -> Site:
+        location = locate(str(tmp_path / str(len(made)) / "fastrcaps.db"))
+        made.append(Site(location, definition, splits))
+        return made[-1]
+
+    yield one
+    for site in made:
+        site.store.close()
+
+
+def figures(record: TrialRecord, run: int) -> list[EpochMetrics]:
+    return [
+        replace(epoch.metrics, training_seconds=0.0, evaluation_seconds=0.0)
+        for epoch in record.epochs
+        if epoch.run == run
+    ]
+
+
+MakeSite = Callable[..., Site]
+
+
+def test_repeats_are_the_runs_that_a_study_of_as_many_runs_would_have_had(make: MakeSite) -> None:
+    site = make()
+    site.train()
+    site.plan(repeats=3)
+    assert [site.repeat().index for _ in range(2)] == [1, 2]
+    whole = make(StudyDefinition.from_dict({**SEARCH.to_dict(), "runs_per_trial": 3}))
+    whole.train()
+    ours, theirs = site.record(), whole.record()
+    assert [run.seed for run in ours.runs] == [run.seed for run in theirs.runs] == [0, 1, 2]
+    for run in range(3):
+        assert figures(ours, run) == figures(theirs, run)
+    accuracies = [run.accuracy for run in theirs.runs if run.accuracy is not None]
+    assert ours.values is not None
+    assert ours.values.accuracy == pytest.approx(fmean(accuracies))
+    assert ours.accuracy_spread == theirs.accuracy_spread
+    # Other seeds are other trainings.
+    assert figures(ours, 0) != figures(ours, 1)
+    assert site.claim()[0] is Duty.TEST
+
+
+def test_runs_of_one_index_are_paired_across_trials(make: MakeSite) -> None:
+    rows = [{"lr_policy": p, "batch_policy": "constant"} for p in ("fixed", "one_cycle")]
+    site = make(
+        StudyDefinition.from_dict({**BASE, "runs_per_trial": 2, "configuration": rows}),
+    )
+    site.plan(budget=2)
+    site.train()
+    site.train()
+    first, second = site.record(0), site.record(1)
+    assert [run.seed for run in first.runs] == [run.seed for run in second.runs]
+
+
+def test_one_that_was_interrupted_goes_on_from_its_checkpoint(make: MakeSite) -> None:
+    site, undisturbed = make(), make()
+    for each in (site, undisturbed):
+        each.train()
+        each.plan(repeats=2)
+    undisturbed.repeat()
+
+    def once_it_has_an_epoch() -> bool:
+        return len(figures(site.record(), 1)) == 1
+
+    with pytest.raises(InterruptedRunError):
+        site.repeat(once_it_has_an_epoch)
+    before = site.record()
+    assert (before.state, len(before.results)) == (TrialState.COMPLETE, 1)
+    site.repeat()
+    after = site.record()
+    assert [row.token for row in after.epochs if row.run == 1] == [2, 3]
+    assert figures(after, 1) == figures(undisturbed.record(), 1)
+
+
+def test_one_that_diverges_fails_its_trial(
+    make: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make()
+    site.train()
+    site.plan(repeats=2)
+
+    def diverge(self: Run) -> None:
+        raise DivergedError(2)
+
+    monkeypatch.setattr(Run, "train", diverge)
+    assert site.repeat().index == 1
+    found = site.record()
+    assert (found.state, found.values) == (TrialState.FAILED, None)
+    assert found.failure is not None
+    assert found.failure.message == "diverged at epoch 2"
+    assert found.runs[0].accuracy is not None
+
+
+def test_one_that_breaks_otherwise_leaves_the_trial_its_values(
+    make: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make()
+    site.train()
+    site.plan(repeats=2)
+    before = site.record().values
+
+    def break_down(self: Run) -> None:
+        raise ArithmeticError("no luck\nat all")
+
+    monkeypatch.setattr(Run, "train", break_down)
+    site.repeat()
+    found = site.record()
+    assert (found.state, found.values) == (TrialState.COMPLETE, before)
+    assert found.runs[1].failure == "no luck"
+    # Not again, and the first run can still meet the test set.
+    duty, claim = site.claim()
+    assert duty is Duty.TEST
+    assert claim is not None
+    read_test_set(site.place(), claim, site.record())
+    assert site.record().test_accuracy == found.runs[0].accuracy
+
+
+def test_every_run_of_a_trial_on_the_front_meets_the_test_set(make: MakeSite) -> None:
+    site = make()
+    site.train()
+    site.plan(repeats=2)
+    site.repeat()
+    duty, claim = site.claim()
+    assert duty is Duty.TEST
+    assert claim is not None
+    read_test_set(site.place(), claim, site.record())
+    found = site.record()
+    # The test split of this site is its evaluation split.
+    assert [run.test_accuracy for run in found.runs] == [run.accuracy for run in found.runs]
+    assert found.values is not None
+    assert found.test_accuracy == pytest.approx(found.values.accuracy)
+
+
+class TestTidying:
+    @pytest.fixture
+    def site(self, make: MakeSite) -> Site:
+        """Three complete trials: one in front, one behind it, and one behind both."""
+        site = make()
+        site.plan(budget=3)
+        for _ in range(3):
+            site.train()
+        for number, (accuracy, seconds) in enumerate([(0.9, 1.0), (0.5, 2.0), (0.4, 3.0)]):
+            for table in ("trials", "runs"):
+                text = (
+                    f"update fastrcaps_{table} set accuracy = {accuracy}, "
+                    f"training_seconds = {seconds} where number = {number}"
+                )
+                site.sql(text)
+        assert [len(site.weights(number)) for number in range(3)] == [1, 1, 1]
+        return site
+
+    def test_only_networks_of_the_front_stay(self, site: Site) -> None:
+        kept = site.weights(0)
+        used = files.used_bytes(site.location, site.study)
+        Tidying(site.store, site.study).tidy()
+        assert [site.weights(number) for number in range(3)] == [kept, [], []]
+        assert files.used_bytes(site.location, site.study) < used
+        # Logs stay.
+        folder = files.trial_folder(site.location, site.study, 1)
+        assert folder.is_dir()
+
+    def test_while_repeats_are_planned_those_of_the_next_front_stay_too(self, site: Site) -> None:
+        site.plan(budget=3, repeats=2)
+        Tidying(site.store, site.study).tidy()
+        assert [len(site.weights(number)) for number in range(3)] == [1, 1, 0]
+
+    def test_a_trial_that_is_held_is_left_alone(self, site: Site) -> None:
+        site.sql("update fastrcaps_trials set state = 'running' where number = 2")
+        _, claim = site.claim()
+        assert claim is not None
+        assert claim.claim.number == 2
+        Tidying(site.store, site.study).tidy()
+        assert [len(site.weights(number)) for number in range(3)] == [1, 0, 1]
+
+    def test_files_of_a_claim_that_was_not_seen_are_left_alone(self, site: Site) -> None:
+        folder = files.run_folder(site.location, site.study, 2, 0)
+        later = folder / "epoch-0001.claim-2.weights.safetensors"
+        later.write_bytes(b"another worker's")
+        Tidying(site.store, site.study).tidy()
+        assert list(folder.iterdir()) == [later]
+
+    def test_failed_trials_leave_no_checkpoint(self, site: Site) -> None:
+        site.sql("update fastrcaps_trials set state = 'failed' where number = 0")
+        Tidying(site.store, site.study).tidy()
+        assert [len(site.weights(number)) for number in range(3)] == [0, 1, 0]

@@ -1,0 +1,109 @@
+"""Studies that were really trained, in this process: two quick ones in one database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.runs import Workplace
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.testing import read_test_set
+from fastrcaps_search.search.trial import TrialTraining
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.stage import stage
+
+# Two trials of two runs each.
+LENET: dict[str, Any] = {
+    "name": "small-lenet",
+    "network": "lenet5",
+    "data_set": "mnist-mini",
+    "epochs": 3,
+    "boundaries": [1],
+    "train_images": 1200,
+    "runs_per_trial": 2,
+    "configuration": [
+        {"lr_policy": "fixed", "batch_policy": "constant"},
+        {"lr_policy": "exponential_decay", "batch_policy": "constant"},
+    ],
+}
+CAPSNET: dict[str, Any] = {
+    "name": "small-capsnet",
+    "network": "capsnet-narrow",
+    "data_set": "mnist-mini",
+    "epochs": 2,
+    "boundaries": [1],
+    "train_images": 320,
+    "configuration": [
+        {
+            "lr_policy": "fixed",
+            "batch_policy": "constant",
+            "decoder": "full",
+            "weight_sharing": True,
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A database with the studies small-lenet and small-capsnet.
+
+    Attributes:
+        file: The database; the checkpoints are beside it.
+    """
+
+    file: Path
+
+    @property
+    def location(self) -> Location:
+        return locate(str(self.file))
+
+    def read(self, name: str) -> tuple[StudyRecord, list[TrialRecord]]:
+        store = Store.reading(self.location)
+        try:
+            study = store.study(name)
+            return study, store.trials(study, epochs=True)
+        finally:
+            store.close()
+
+
+def train_studies(folder: Path) -> Trained:
+    """Train both, with one thread, and read the test set."""
+    trained = Trained(folder / "a.db")
+    threads = torch.get_num_threads()
+    try:
+        for keys in (LENET, CAPSNET):
+            _train(trained.location, StudyDefinition.from_dict(keys))
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(False)
+    return trained
+
+
+def _train(location: Location, definition: StudyDefinition) -> None:
+    study = enter_study(location, definition, seed=3, budget=len(definition.configurations))
+    store = Store.writing(location)
+    splits = stage(definition, device="cpu", threads=1, folder=None)
+    place = Workplace(study, splits, 1, lambda event, **facts: None, lambda: False, lambda: False)
+    door = Door(store, study, worker="w", device="cpu", propose=propose)
+    while (admitted := door.next()).claim is not None:
+        claimed = ClaimedTrial(store, admitted.claim)
+        (record,) = store.trials(study, epochs=True, number=admitted.claim.number)
+        if admitted.duty is Duty.TEST:
+            read_test_set(place, claimed, record)
+            claimed.release()
+        else:
+            assert TrialTraining(place, claimed, record).train() is None
+    assert admitted.duty is Duty.DONE
+    door.close()
+    store.close()

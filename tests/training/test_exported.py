@@ -1,0 +1,348 @@
+"""Exported networks, read back: equal to the bit, or refused."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastrcaps_search
+from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.errors import ExportedNetworkError, UsageError
+from fastrcaps_search.training.data_sets import Images, load_images
+from fastrcaps_search.training.exported import LoadedNetwork, load_network
+
+if TYPE_CHECKING:
+    from tests.trained import Trained
+
+# Plain torch, in batches unlike training's, over the last 500 training images and the test images.
+BY_HAND = """
+import sys
+import torch
+import fastrcaps_search
+from fastrcaps_search.training.mini_digits import load_mini_digits
+
+torch.set_num_threads(1)
+network = fastrcaps_search.load_network(sys.argv[1]).network
+train_images, train_labels, test_images, test_labels = load_mini_digits()
+for images, labels in ((train_images[-500:], train_labels[-500:]), (test_images, test_labels)):
+    right = 0
+    for start in range(0, len(labels), 64):
+        batch = torch.tensor(images[start : start + 64], dtype=torch.float32)[:, None] / 255
+        with torch.no_grad():
+            output = network(batch)
+        scores = output if isinstance(output, torch.Tensor) else output.capsules.norm(dim=2)
+        right += sum(int(s.argmax()) == int(l) for s, l in zip(scores, labels[start:]))
+    print(repr(right / len(labels)))
+print(any(name in sys.modules for name in ("optuna", "sqlalchemy", "plotly")))
+"""
+
+
+@pytest.fixture(scope="module")
+def images() -> Images:
+    return load_images(DataSet.MNIST_MINI, folder=None)
+
+
+@pytest.fixture(scope="module")
+def lenet(exports: dict[str, Path]) -> LoadedNetwork:
+    return load_network(exports["small-lenet"])
+
+
+@pytest.fixture(scope="module")
+def capsnet(exports: dict[str, Path]) -> LoadedNetwork:
+    return load_network(exports["small-capsnet"])
+
+
+@pytest.fixture
+def copied(exports: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of LeNet5's export, to be tampered with."""
+    return Path(shutil.copytree(exports["small-lenet"], tmp_path / "copied"))
+
+
+@pytest.mark.parametrize("name", ["small-lenet", "small-capsnet"])
+def test_a_fresh_process_repeats_the_stored_accuracies_to_the_bit(
+    exports: dict[str, Path], trained: Trained, tmp_path: Path, name: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", BY_HAND, str(exports[name])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    runs = [run for trial in trained.read(name)[1] for run in trial.runs]
+    best = max(runs, key=lambda run: run.accuracy or 0.0)
+    assert best.accuracy is not None
+    # Better than one in ten, so that it says something.
+    assert best.accuracy > 0.2
+    assert done.stdout.split() == [repr(best.accuracy), repr(best.test_accuracy), "False"]
+
+
+def test_the_facts_are_those_of_the_store(capsnet: LoadedNetwork, trained: Trained) -> None:
+    study, (trial,) = trained.read("small-capsnet")
+    (run,) = trial.runs
+    facts = capsnet.facts
+    assert facts["format"] == "fastrcaps-network-1"
+    # Counted by hand: 9x9 convolutions, 8 shared matrices 8x160, biases 10x16, decoder.
+    capsules = 64 * 82 + 64 * (81 * 64 + 1) + 8 * 8 * 160 + 160
+    decoder = 161 * 512 + 513 * 1024 + 1025 * 784
+    assert facts["architecture"] == {
+        "network": "capsnet-narrow",
+        "decoder": "full",
+        "weight_sharing": True,
+        "routing_gradient": "full",
+        "routing_iterations": 3,
+        "learned_parameters": capsules + decoder,
+        "input_shape": [1, 28, 28],
+        "classes": 10,
+    }
+    assert facts["classes"] == list("0123456789") == list(capsnet.classes)
+    assert facts["preprocessing"]["divide_uint8_by"] == 255
+    assert facts["preprocessing"]["range"] == [0.0, 1.0]
+    assert facts["params"] == trial.parameters.to_dict()
+    stored = {
+        "study": "small-capsnet",
+        "data_set": "mnist-mini",
+        "evaluate_on": "validation",
+        "trial": 0,
+        "run": 0,
+        "seed": study.seed,
+        "best_epoch": run.best_epoch,
+        "accuracy": run.accuracy,
+        "test_accuracy": run.test_accuracy,
+        "training_seconds": run.training_seconds,
+    }
+    assert {key: facts[key] for key in stored} == stored
+    assert facts["versions"]["torch_trained"] == torch.__version__
+    assert facts["setting"]["kernel"] == run.setting.kernel
+    assert facts["setting"]["threads"] == 1
+
+
+def test_the_record_names_the_checksums_of_the_weights_and_of_itself(
+    exports: dict[str, Path],
+) -> None:
+    folder = exports["small-lenet"]
+    written = json.loads((folder / "network.json").read_text())
+    weights = (folder / "weights.safetensors").read_bytes()
+    assert written["files"] == {"weights.safetensors": hashlib.sha256(weights).hexdigest()}
+    assert written.pop("sha256") == checksum_by_hand(written)
+    assert {path.name for path in folder.iterdir()} == {"network.json", "weights.safetensors"}
+
+
+def checksum_by_hand(values: dict[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class TestPredict:
+    def test_one_image_gives_one_class_in_every_form(
+        self, lenet: LoadedNetwork, images: Images
+    ) -> None:
+        image = images.test_images[77]
+        with torch.no_grad():
+            logits = lenet.network(torch.tensor(image / 255, dtype=torch.float32)[None, None])
+        expected = int(logits.argmax())
+        forms: list[object] = [
+            image,
+            image.tolist(),
+            torch.from_numpy(image),
+            image / 255,
+            (image / 255).tolist(),
+            torch.from_numpy(image / 255).float(),
+        ]
+        for form in forms:
+            found = lenet.predict(form)
+            assert type(found) is int
+            assert found == expected
+        np.testing.assert_allclose(lenet.scores(image), logits[0], atol=1e-5)
+
+    def test_several_images_give_an_array(self, lenet: LoadedNetwork, images: Images) -> None:
+        some = images.test_images[:250]
+        expected = [lenet.predict(image) for image in some]
+        assert len(set(expected)) > 3
+        for form in (some, some[:, None], torch.from_numpy(some / 255)):
+            found = lenet.predict(form)
+            assert isinstance(found, np.ndarray)
+            assert found.tolist() == expected
+        assert lenet.scores(some).shape == (250, 10)
+        assert np.shape(lenet.predict(some[:1])) == (1,)
+        assert np.shape(lenet.predict(some[:0])) == (0,)
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (np.zeros((32, 32)), r"shape \[28, 28\], .* got \[32, 32\]"),
+            (np.zeros((2, 3, 28, 28)), r"got \[2, 3, 28, 28\]"),
+            (np.zeros(784), r"got \[784\]"),
+            ([[0.0] * 28, [0.0] * 27], "rows of several lengths"),
+            (np.full((28, 28), 200.0), "from 0 to 1, got 200 to 200; divide them by 255"),
+            (np.full((28, 28), -0.5), "from 0 to 1, got -0.5 to -0.5$"),
+            (np.full((28, 28), np.nan), "from 0 to 1, got nan to nan$"),
+            (np.full((28, 28), 256), "from 0 to 255, got 256 to 256"),
+            (np.zeros((28, 28), dtype=bool), "got values of type bool"),
+            ([["a"] * 28] * 28, "got values of type <U1"),
+            (None, r"got \[\]"),
+        ],
+    )
+    def test_what_is_no_image_is_refused_in_a_line(
+        self, lenet: LoadedNetwork, wrong: object, message: str
+    ) -> None:
+        with pytest.raises(UsageError, match=message) as error:
+            lenet.predict(wrong)
+        assert "\n" not in str(error.value)
+
+    def test_a_capsnet_reconstructs_the_longest_capsule(
+        self, capsnet: LoadedNetwork, images: Images
+    ) -> None:
+        some = images.test_images[:3]
+        found = capsnet.reconstruct(some)
+        assert found.shape == (3, 28, 28)
+        batch = torch.from_numpy(some)[:, None] / 255
+        with torch.no_grad():
+            expected = capsnet.network(batch).reconstructions.view(3, 28, 28)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert capsnet.reconstruct(some[0]).shape == (28, 28)
+
+    def test_lenet5_has_nothing_to_reconstruct_with(self, lenet: LoadedNetwork) -> None:
+        with pytest.raises(UsageError, match=r"must have a decoder .* got lenet5"):
+            lenet.reconstruct(np.zeros((28, 28)))
+
+
+def test_loading_uses_up_no_random_numbers(exports: dict[str, Path]) -> None:
+    before = torch.get_rng_state()
+    load_network(exports["small-lenet"])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object], *, mend: bool) -> None:
+    """Change ``network.json``, and its checksum too if it is to be mended."""
+    path = folder / "network.json"
+    values = json.loads(path.read_text())
+    change(values)
+    if mend:
+        del values["sha256"]
+        values["sha256"] = checksum_by_hand(values)
+    path.write_text(json.dumps(values))
+
+
+class TestTampering:
+    @pytest.mark.parametrize("place", [3, 40, 4000, -1])
+    def test_a_flipped_bit_of_the_weights(self, copied: Path, place: int) -> None:
+        flip(copied / "weights.safetensors", place)
+        with pytest.raises(
+            ExportedNetworkError, match=r"weights\.safetensors must be as it was exported"
+        ):
+            load_network(copied)
+
+    @pytest.mark.parametrize("key", ["accuracy", "trial", "seed", "training_seconds"])
+    def test_an_edited_record(self, copied: Path, key: str) -> None:
+        edit(copied, lambda values: values.update({key: 1}), mend=False)
+        with pytest.raises(ExportedNetworkError, match="must have the checksum"):
+            load_network(copied)
+
+    @pytest.mark.parametrize(
+        ("keys", "value", "message"),
+        [
+            (("accuracy",), 1.5, "accuracy: must be a number"),
+            (("accuracy",), "high", "accuracy: must be a number"),
+            (("test_accuracy",), -0.1, "test_accuracy: must be a number"),
+            (("trial",), 10**30, "trial: must be a whole number"),
+            (("run",), True, "run: must be a whole number"),
+            (("study",), "../../etc", "study: must be 1 to 63"),
+            (("data_set",), "imagenet", "data_set: must be mnist"),
+            (("architecture",), [], "architecture: must be an object"),
+            (("architecture", "network"), "resnet", "architecture.network: must be"),
+            (("architecture", "network"), "capsnet", "do not belong together"),
+            (("architecture", "learned_parameters"), -1, "learned_parameters: must be"),
+            (("params", "surprise"), 1, "params.surprise"),
+            (("setting", "precision"), "int8", "setting.precision: must be"),
+            (("setting", "threads"), 0.5, "threads: must be"),
+            (("classes", 0), "1", "do not belong together"),
+            (("preprocessing", "divide_uint8_by"), 1, "do not belong together"),
+            (("more",), 1, "do not belong together"),
+            (("files", "network.bin"), "0", "files must name weights.safetensors"),
+            (("format",), "fastrcaps-network-2", "format must be fastrcaps-network-1"),
+        ],
+    )
+    def test_values_that_make_no_sense_are_refused_whatever_their_checksum(
+        self, copied: Path, keys: tuple[Any, ...], value: object, message: str
+    ) -> None:
+        def change(values: dict[str, Any]) -> None:
+            inner: Any = values
+            for key in keys[:-1]:
+                inner = inner[key]
+            inner[keys[-1]] = value
+
+        edit(copied, change, mend=True)
+        with pytest.raises(ExportedNetworkError, match=message) as error:
+            load_network(copied)
+        assert str(error.value).startswith(str(copied / "network.json"))
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "[]", "null", "{", '{"accuracy": NaN}', '{"accuracy": 1e999}', "[" * 100_000, "\xff"],
+    )
+    def test_a_record_that_is_no_json_object(self, copied: Path, text: str) -> None:
+        (copied / "network.json").write_text(text, encoding="latin-1")
+        with pytest.raises(ExportedNetworkError, match=r"must be JSON|must be a JSON object"):
+            load_network(copied)
+
+    def test_a_record_of_many_bytes(self, copied: Path) -> None:
+        with (copied / "network.json").open("ab") as file:
+            file.truncate(2**21)
+        with pytest.raises(ExportedNetworkError, match="got: 2097152 bytes"):
+            load_network(copied)
+
+    def test_the_weights_of_another_network(self, copied: Path, exports: dict[str, Path]) -> None:
+        name = "weights.safetensors"
+        shutil.copy(exports["small-capsnet"] / name, copied / name)
+        with pytest.raises(ExportedNetworkError, match="another checksum"):
+            load_network(copied)
+        digest = hashlib.sha256((copied / name).read_bytes()).hexdigest()
+        edit(copied, lambda values: values["files"].update({name: digest}), mend=True)
+        with pytest.raises(ExportedNetworkError, match="must fit the network"):
+            load_network(copied)
+
+    @pytest.mark.parametrize("name", ["network.json", "weights.safetensors"])
+    @pytest.mark.parametrize("kind", ["missing", "link", "pipe", "folder"])
+    def test_a_file_that_is_none(self, copied: Path, name: str, kind: str) -> None:
+        path = copied / name
+        kept = path.rename(copied / "kept")
+        if kind == "link":
+            path.symlink_to(kept)
+        elif kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        with pytest.raises(ExportedNetworkError, match="export the network again"):
+            load_network(copied)
+
+    def test_a_place_that_is_none(self, tmp_path: Path) -> None:
+        with pytest.raises(ExportedNetworkError, match="No such file"):
+            load_network(tmp_path / "nowhere")
+
+    def test_an_untouched_copy_is_read(self, copied: Path) -> None:
+        edit(copied, copy.deepcopy, mend=True)
+        assert load_network(str(copied)).record.study == "small-lenet"
+
+
+def test_the_names_are_public() -> None:
+    assert fastrcaps_search.load_network is load_network
+    assert {"load_network", "export_network"} <= set(fastrcaps_search.__all__)

@@ -1,0 +1,72 @@
+"""Networks as ONNX: other software finds the same classes."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.definition.choices import DataSet, Decoder, Network
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.training.exported import load_network
+from fastrcaps_search.training.onnx_file import onnx_bytes
+
+needs_onnx = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
+    reason="needs onnx, onnxscript and onnxruntime: pip install 'fastrcaps-search[onnx]'",
+)
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("network", "decoder", "weight_sharing"),
+    [
+        (Network.LENET5, None, None),
+        (Network.CAPSNET_NARROW, Decoder.FULL, False),
+        (Network.CAPSNET_NARROW, Decoder.REDUCED, True),
+    ],
+)
+def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
+    exports: dict[str, Path],
+    network: Network,
+    decoder: Decoder | None,
+    weight_sharing: bool | None,
+) -> None:
+    import onnx
+    import onnxruntime
+
+    torch.manual_seed(1)
+    built = build_network(network, decoder=decoder, weight_sharing=weight_sharing).eval()
+    if network is Network.LENET5:
+        # Untrained, it takes every image for the same class.
+        built = load_network(exports["small-lenet"]).network
+    content = onnx_bytes(built)
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(float)", [1, 28, 28])
+    assert isinstance(given.shape[0], str)
+    images = load_images(DataSet.MNIST_MINI, folder=None).test_images[::2]
+    floats = images[:, None].astype(np.float32) / np.float32(255)
+    with torch.no_grad():
+        expected = built.classify(torch.from_numpy(floats)).numpy()
+    for count in (1, 250):
+        scores, classes = session.run(["scores", "classes"], {"images": floats[:count]})
+        assert classes.dtype == np.int64
+        np.testing.assert_array_equal(classes, expected[:count].argmax(axis=1))
+        np.testing.assert_allclose(scores, expected[:count], atol=1e-5)
+    assert len(set(expected.argmax(axis=1).tolist())) > 1
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    network = build_network(Network.LENET5, decoder=None, weight_sharing=None)
+    with pytest.raises(UsageError, match=rf"package .*{missing}.*fastrcaps-search\[onnx\]"):
+        onnx_bytes(network)
