@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastrcaps_search.definition.load import load_study, stored_name
+from fastrcaps_search.definition.keys import LARGEST_RUNS
+from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.choice import select_row
@@ -14,7 +15,7 @@ from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
-from fastrcaps_search.search.requests import RunRequest
+from fastrcaps_search.search.requests import RunRequest, asked_study
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
@@ -44,7 +45,7 @@ def run_study(
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
 
     Args:
-        study: A shipped name, a study file, or a definition.
+        study: A shipped name, a study file, the name of a stored study, or a definition.
         trials: The study's total of trials.
         repeat_front: Runs that each trial on or near the front is to have in all, 2 or more.
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
@@ -63,15 +64,18 @@ def run_study(
     """
     if trials is not None and (not isinstance(trials, int) or trials < 1):
         raise UsageError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if repeat_front is not None and (not isinstance(repeat_front, int) or repeat_front < 2):
+    if repeat_front is not None and (
+        not isinstance(repeat_front, int) or not 2 <= repeat_front <= LARGEST_RUNS
+    ):
         raise UsageError(
-            f"repeat_front must be a whole number of at least 2, got {repeat_front!r}"
+            f"repeat_front must be a whole number from 2 to {LARGEST_RUNS}, got {repeat_front!r}"
         )
+    location = chosen_location(storage, None if files is None else str(files))
     run = StudyRun.begin(
         RunRequest(
-            definition=load_study(study) if isinstance(study, str) else study,
+            definition=asked_study(study, location) if isinstance(study, str) else study,
             trials=trials,
-            location=chosen_location(storage, None if files is None else str(files)),
+            location=location,
             data_folder=None if data_dir is None else Path(data_dir).absolute(),
             wanted=Wanted(devices, workers, workers_per_device),
             seed=seed,

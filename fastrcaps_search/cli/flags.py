@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fastrcaps_search.cli.criteria_flags import criteria, whole
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.place import (
     DEFAULT_FILES,
@@ -21,7 +22,6 @@ from fastrcaps_search.store.place import (
 
 MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
-MOST_RUNS = 1_000
 LARGEST_SEED = 2**31 - 1
 PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""
@@ -94,7 +94,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat-front",
         metavar="R",
-        type=whole(2, MOST_RUNS),
+        type=whole(2, LARGEST_RUNS),
         help="train the trials on or near the front again with other seeds, until each has R runs",
     )
     _work(parser)

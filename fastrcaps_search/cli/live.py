@@ -142,7 +142,7 @@ class _Lines:
         left = outcome.target - outcome.finished
         eta = (time.monotonic() - self._began) / ended * left if ended else None
         line = f"{outcome.finished}/{outcome.target} done, time left {output.duration(eta)}"
-        if outcome.repeats_left:
+        if left <= 0 and outcome.repeats_left:
             line = f"{outcome.finished}/{outcome.target} done, {outcome.repeats_left} repeats left"
         if front:
             line += (

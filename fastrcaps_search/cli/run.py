@@ -16,12 +16,12 @@ from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import page_path, read_study
-from fastrcaps_search.definition.load import load_study, stored_name
+from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
-from fastrcaps_search.search.requests import RunRequest, WorkRequest
+from fastrcaps_search.search.requests import RunRequest, WorkRequest, asked_study
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.rows import front_rows
@@ -34,12 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
         InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
+    means = _means(arguments)
     request = RunRequest(
-        definition=load_study(arguments.study),
+        definition=asked_study(arguments.study, means["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
         repeats=arguments.repeat_front or 0,
-        **_means(arguments),
+        **means,
     )
     with _stopping() as stop:
         study = StudyRun.begin(request, _patience(request, stop))

@@ -10,8 +10,9 @@ from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.records import LeaseRecord, StudyRecord
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.repeats import repeats_left
 from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store

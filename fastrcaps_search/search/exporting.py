@@ -10,6 +10,7 @@ from pathlib import Path
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import run_folder, run_owner
 from fastrcaps_search.search.runs import claims
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
@@ -81,7 +82,7 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
     _require_complete(study, trials, number)
     (trial,) = store.trials(study, epochs=True, number=number)
     run = chosen_run(trial, request.run)
-    weights = _weights(store, study, trial, run, front_rows(trials))
+    weights = _weights(store, study, trial, run)
     record = write_network(
         _record(study, trial, run), weights, folder=request.folder, onnx=request.onnx
     )
@@ -92,15 +93,16 @@ def chosen_run(trial: TrialRecord, index: int | None) -> RunRecord:
     """The run that was named, or the first one of the highest accuracy.
 
     Raises:
-        UsageError: It is not there, or not done.
+        UsageError: It is not there, not done, or its network was removed.
     """
-    done = [run for run in trial.runs if run.accuracy is not None]
+    done = [run for run in trial.results if not run.removed]
     found = [run for run in done if index in (None, run.run)]
     if not found:
         known = ", ".join(str(run.run) for run in done) or "none"
         raise UsageError(
-            f"--run must be a run of trial {trial.number} that is done ({known}), "
-            f"got {'none' if index is None else index}"
+            f"--run must be a run of trial {trial.number} whose network is kept ({known}), "
+            f"got {'none' if index is None else index}; networks are removed when their trial "
+            "leaves the front"
         )
     return max(found, key=lambda run: (run.accuracy or 0.0, -run.run))
 
@@ -121,13 +123,7 @@ def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number:
         )
 
 
-def _weights(
-    store: Store,
-    study: StudyRecord,
-    trial: TrialRecord,
-    run: RunRecord,
-    front: Sequence[dict[str, object]],
-) -> Weights:
+def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecord) -> Weights:
     known = claims(trial, run=run.run)
     folder = CheckpointFolder(
         run_folder(store.location, study, trial.number, run.run),
@@ -143,11 +139,9 @@ def _weights(
     try:
         return folder.weights(run.best_epoch or 0)
     except CheckpointError as error:
-        numbers = ", ".join(str(row["trial"]) for row in front)
         raise CheckpointError(
-            f"the weights of trial {trial.number}, run {run.run} must be kept here, but {error}; "
-            f"those of trials on the front ({numbers}) or near it are kept, on the machine that "
-            "trained them or in the folder that --files names"
+            f"the weights of trial {trial.number}, run {run.run} must be here, but {error}; they "
+            "are on the machine that trained them, or in the folder that --files names"
         ) from error
 
 
@@ -168,7 +162,7 @@ def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRe
         accuracy=run.accuracy or 0.0,
         test_accuracy=run.test_accuracy,
         training_seconds=run.training_seconds or 0.0,
-        setting=run.setting,
+        setting=_setting(trial, run),
         versions={
             "fastrcaps_search": _version(),
             "torch_trained": run.setting.torch_version,
@@ -176,6 +170,12 @@ def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRe
         },
         files={},
     )
+
+
+def _setting(trial: TrialRecord, run: RunRecord) -> RunSetting:
+    """Where the best epoch was trained and measured: a run may have gone on elsewhere."""
+    epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
+    return next((epoch.setting for epoch in epochs), run.setting)
 
 
 def _version() -> str:

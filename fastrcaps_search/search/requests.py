@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import UsageError, WrongStoreError
+from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, Location
 from fastrcaps_search.store.records import StudyRecord
@@ -49,6 +51,25 @@ class RunRequest(WorkRequest):
     repeats: int = 0
 
 
+def asked_study(study: str, location: Location) -> StudyDefinition:
+    """The definition of a study: a shipped one, that of a file, or one stored under that name.
+
+    Raises:
+        DefinitionError: The file breaks a rule.
+        UsageError: There is none of these.
+    """
+    try:
+        return load_study(study)
+    except DefinitionError:
+        raise
+    except UsageError:
+        with suppress(StoreError):
+            stored = _stored(location, study)
+            if stored is not None:
+                return stored.definition
+        raise
+
+
 def budget(request: RunRequest) -> int:
     """Trials that the study is to have: as asked, else as listed, else as stored.
 
@@ -59,24 +80,24 @@ def budget(request: RunRequest) -> int:
         return request.trials
     if request.definition.configurations:
         return len(request.definition.configurations)
-    stored = _stored(request)
+    stored = _stored(request.location, request.definition.name)
     if stored is not None:
         return stored.budget
     raise UsageError("--trials must be given to begin a search, for example --trials 12")
 
 
-def _stored(request: RunRequest) -> StudyRecord | None:
-    """The study, if it is there."""
-    path = request.location.path
+def _stored(location: Location, name: str) -> StudyRecord | None:
+    """The study of that name, if it is there."""
+    path = location.path
     if path is not None and not path.is_file():
         return None
     try:
-        store = Store.reading(request.location)
+        store = Store.reading(location)
     except WrongStoreError:
         if path is not None:
             raise
         return None
     try:
-        return store.find_study(request.definition.name)
+        return store.find_study(name)
     finally:
         store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from fastrcaps_search.errors import CheckpointError, DiskError, SuspendedError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
@@ -81,7 +82,7 @@ class RunTraining:
         done = _done(self._stored)
         if done is not None:
             return done
-        setting = self.setting()
+        setting = self.setting
         folder = checkpoint_folder(
             self._claimed,
             study=self._place.study,
@@ -119,6 +120,7 @@ class RunTraining:
         store, study = self._claimed.store, self._place.study
         (self._record,) = store.trials(study, epochs=True, number=self._record.number)
 
+    @cached_property
     def setting(self) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with.
 

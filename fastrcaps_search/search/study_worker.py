@@ -224,7 +224,12 @@ class Worker:
         log_claim(claim)
         self._tell("trial", trial=claim.number, policy=claim.parameters.described)
         training = TrialTraining(self._staged(), claimed, self._record(claim))
-        with self._device_faults_noted(claimed, claimed.fail):
+
+        def fail(failure: Failure) -> None:
+            claimed.fail(failure)
+            self._tell("failed", trial=claim.number, reason=failure.message)
+
+        with self._device_faults_noted(claimed, fail):
             failure = training.train()
         if failure is None:
             self._tell("complete", trial=claim.number)
@@ -239,9 +244,14 @@ class Worker:
         training = RepeatTraining(self._staged(), claimed, self._record(claim))
         facts = {"trial": claim.number, "run": training.index}
         self._tell("repeat", policy=claim.parameters.described, **facts)
-        with self._device_faults_noted(claimed, training.fail):
+
+        def fail(failure: Failure) -> None:
+            training.fail(failure)
+            self._tell("unrepeated", reason=failure.message, **facts)
+
+        with self._device_faults_noted(claimed, fail):
             failure = training.train()
-        claimed.release()
+        claimed.hand_back()
         if failure is None:
             self._tell("repeated", **facts)
         else:
@@ -276,7 +286,6 @@ class Worker:
         reason = f"{error} ({faults} attempts)"
         log = files.trial_log(self._store.location, self._study, number)
         fail(Failure("device", reason, traceback.format_exc(), str(log)))
-        self._tell("failed", trial=number, reason=reason)
 
     def _test(self, claimed: ClaimedTrial) -> None:
         from fastrcaps_search.search.testing import read_test_set
@@ -289,4 +298,4 @@ class Worker:
             LOG.warning("no test accuracy: %s", error)
             self._tell("untested", trial=number, reason=str(error))
             self._door.give_up_testing(number)
-        claimed.release()
+        claimed.hand_back()

@@ -155,13 +155,14 @@ class Supervisor:
             self._is_over = True
         elif kind in ("complete", "repeated"):
             self._failures.clear()
-        elif kind == "failed":
+        elif kind in ("failed", "unrepeated"):
             self._note_failure(event)
         elif kind == "error":
             self._note_error(event)
 
     def _note_failure(self, event: dict[str, Any]) -> None:
-        self._failures.append(f"trial {event['trial']}: {event['reason']}")
+        run = f" run {event['run']}" if "run" in event else ""
+        self._failures.append(f"trial {event['trial']}{run}: {event['reason']}")
         if len(self._failures) >= FAILURES_IN_A_ROW:
             self._error = RunError(
                 f"{len(self._failures)} trials failed in a row, so the run stops: "

@@ -17,7 +17,7 @@ from fastrcaps_search.training.precision import use_precision
 
 
 def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
-    """Store the test accuracy of every run with a result, of a trial on the front, that has none.
+    """Store the test accuracy of every run of a trial on the front that has none yet.
 
     Args:
         place: The worker's study and images.
@@ -25,13 +25,19 @@ def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) 
         record: The trial with its epochs, which say whose weights count.
 
     Raises:
-        CheckpointError: The weights of a run are missing or damaged.
+        CheckpointError: The weights of a run are missing or damaged; the other runs were tested.
     """
-    for run in record.results:
-        if run.test_accuracy is None:
+    missing = []
+    for run in record.untested:
+        try:
             reached = _test_accuracy(place, claimed, run, claims(record, run=run.run))
-            claimed.store_test_accuracy(run.run, reached)
-            LOG.info("run %d: test accuracy %.4f", run.run, reached)
+        except CheckpointError as error:
+            missing.append(error)
+            continue
+        claimed.store_test_accuracy(run.run, reached)
+        LOG.info("run %d: test accuracy %.4f", run.run, reached)
+    if missing:
+        raise missing[0]
 
 
 def _test_accuracy(

@@ -120,7 +120,7 @@ class RepeatTraining:
         self._claimed.fail_repeat(
             self.index,
             seed=self._run.seed,
-            setting=self._run.setting(),
+            setting=self._run.setting,
             failure=failure,
             ends_trial=ends_trial,
         )

@@ -32,7 +32,7 @@ from fastrcaps_search.store.records import (
     TrialRecord,
     TrialState,
 )
-from fastrcaps_search.store.repeats import due_repeats
+from fastrcaps_search.store.repeats import DueRepeats
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
 
@@ -72,6 +72,7 @@ class Door:
         self._mirror = store.patience(lambda: Mirror(store.location))
         self._me = ProcessIdentity.current()
         self._untestable: set[int] = set()
+        self._due_repeats = DueRepeats()
 
     def give_up_testing(self, number: int) -> None:
         """Leave out a trial of the front whose weights this worker cannot read."""
@@ -109,7 +110,7 @@ class Door:
         if any(not trial.is_finished for trial in trials) or untested_front(study, trials):
             return None
         stored = store.study(study.name)
-        if due_repeats(trials, stored.repeats):
+        if self._due_repeats(trials, stored.repeats):
             return None
         if len(trials) >= stored.budget:
             return Duty.DONE
@@ -147,8 +148,8 @@ class Door:
         duty = Duty.TRAIN
         if trial.is_finished:
             _, repeats = self._plan(connection)
-            is_due = trial in due_repeats(trials, repeats)
-            duty = Duty.REPEAT if is_due else Duty.TEST
+            due = {trial.number for trial in self._due_repeats(trials, repeats)}
+            duty = Duty.REPEAT if row.number in due else Duty.TEST
         claim = self._described(trial.number, row.token, trial.parameters, trial.configuration_key)
         return Admitted(duty, claim)
 
@@ -170,7 +171,7 @@ class Door:
         if running:
             return Admitted(Duty.WAIT)
         exhausted = finished < budget
-        due = [trial.number for trial in due_repeats(trials, repeats)]
+        due = [trial.number for trial in self._due_repeats(trials, repeats)]
         return (
             self._give(connection, nonce, Duty.REPEAT, trials, due, held)
             or self._to_test(connection, nonce, trials, held)

@@ -180,6 +180,7 @@ def _redefine(
         "uid": uuid.uuid4().hex,
         "seed": stored.seed if seed is None else seed,
         "budget": budget,
+        "repeats": 0,
     }
     trials, crews = schema.trials, schema.crews
 

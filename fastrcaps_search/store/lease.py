@@ -17,10 +17,11 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.failures import failure_values
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_leases
-from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState, Values
+from fastrcaps_search.store.records import Failure, TrialState, Values
 from fastrcaps_search.store.renewal import Renewal
 from fastrcaps_search.store.spreads import read_results, spread_values
 from fastrcaps_search.store.store import Store
@@ -224,8 +225,8 @@ class ClaimedTrial:
         self.store.do(finish)
 
     def _spreads(self, connection: Connection) -> dict[str, float | None]:
-        results = read_results(connection, self._key(schema.runs))
-        return spread_values(next(iter(results.values()), ()))
+        found = read_results(connection, self._key(schema.runs)).values()
+        return spread_values(next(iter(found), ()))
 
     def store_test_accuracy(self, run: int, accuracy: float) -> None:
         """Store what a run's best weights reach on the test set; only the first reading counts."""
@@ -236,6 +237,10 @@ class ClaimedTrial:
             .values(test_accuracy=accuracy)
         )
         self._fenced(lambda connection: connection.execute(read))
+
+    def hand_back(self) -> None:
+        """Give back a trial with which nothing is left to do here."""
+        self.store.do(self._drop_lease)
 
     def release(self) -> None:
         """Give the trial back, to be continued by any worker; tried once."""

@@ -90,6 +90,7 @@ MIGRATIONS = (
         columns=(
             studies.c.repeats,
             runs.c.failure,
+            runs.c.removed,
             trials.c.accuracy_spread,
             trials.c.accuracy_margin,
             trials.c.training_seconds_spread,

@@ -18,11 +18,10 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
-    ClaimRecord,
     EpochRecord,
     Failure,
-    LeaseRecord,
     RunRecord,
     Spread,
     TrialRecord,
@@ -177,6 +176,7 @@ def _run(row: Row[Any]) -> RunRecord:
         test_accuracy=row.test_accuracy,
         parameters=row.parameters,
         failure=row.failure,
+        removed=bool(row.removed),
     )
 
 
@@ -191,7 +191,12 @@ def _trial(
         failure = Failure(
             row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
         )
-    tested = [run.test_accuracy for run in runs if run.accuracy is not None]
+    # A run without its network cannot meet the test set any more.
+    tested = [
+        run.test_accuracy
+        for run in runs
+        if run.accuracy is not None and not (run.removed and run.test_accuracy is None)
+    ]
     return TrialRecord(
         number=row.number,
         state=TrialState(row.state),

@@ -9,9 +9,10 @@ from sqlalchemy import Connection, exists, select
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.failures import failure_values
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import identity
 from fastrcaps_search.store.reading import read_leases
-from fastrcaps_search.store.records import Failure, LeaseRecord, TrialState
+from fastrcaps_search.store.records import Failure, TrialState
 
 MOST_DEATHS = 10
 """Workers in a row that may die in one epoch of a trial before it counts as its own fault."""

@@ -74,108 +74,6 @@ class StudyRecord:
     repeats: int = 0
 
 
-class _OnHost:
-    """What names its host."""
-
-    __slots__ = ()
-    host: str
-
-    @property
-    def host_name(self) -> str:
-        """The host's name alone; its machine id is nobody's business."""
-        name, separator, _ = self.host.rpartition("/")
-        return name if separator else self.host
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRecord(_OnHost):
-    """That a worker was given a trial: for the first time, to go on with it, or to test it.
-
-    The last claim of a failed trial is that of the worker that failed. A complete trial on the
-    front has been claimed once more after its end, to read its test accuracy.
-
-    Attributes:
-        number: The trial.
-        token: Fencing token; grows with each claim of the trial.
-        worker: Name of the worker.
-        host: Name and id of its machine.
-        device: Device that it trains on.
-        claimed_at: Seconds since 1970, on the database's clock.
-    """
-
-    number: int
-    token: int
-    worker: str
-    host: str
-    device: str
-    claimed_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseRecord(_OnHost):
-    """Which process trains a trial now.
-
-    Attributes:
-        number: The trial.
-        token: Fencing token of the claim.
-        worker: Name of the worker.
-        host: Name and id of its machine.
-        boot_id: Of its machine.
-        pid_namespace: Of its container.
-        pid: Process id.
-        process_start: Start of the process in the kernel's ticks.
-        device: Device that it trains on.
-        claimed_at: Seconds since 1970, on the database's clock.
-        lease_seconds: Silence after which it runs out; ``None`` for one that does not, as those
-            of earlier releases.
-        silent_seconds: Since it was last renewed.
-        suspected_seconds: Since another worker first found it silent; ``None`` where none has.
-    """
-
-    number: int
-    token: int
-    worker: str
-    host: str
-    boot_id: str
-    pid_namespace: str
-    pid: int
-    process_start: int
-    device: str
-    claimed_at: float
-    lease_seconds: float | None = None
-    silent_seconds: float | None = None
-    suspected_seconds: float | None = None
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the worker has not been heard for so long that it is suspected to be lost."""
-        # After the clock was set back all are silent, until they renew.
-        return self._silence >= 2 / 3 or self._silence < 0
-
-    @property
-    def has_run_out(self) -> bool:
-        """Whether the worker has not been heard for the whole length of its lease."""
-        return self._silence >= 1
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the trial may be taken over: silent, suspected, and silent ever since.
-
-        The last third of the lease begins when another worker finds it silent. After an outage of
-        the database all are silent, and this is the time in which the living renew.
-        """
-        if self.lease_seconds is None or self.suspected_seconds is None:
-            return False
-        return self.is_silent and self.suspected_seconds >= self.lease_seconds / 3
-
-    @property
-    def _silence(self) -> float:
-        """Silence as a share of the lease."""
-        if not self.lease_seconds or self.silent_seconds is None:
-            return 0.0
-        return self.silent_seconds / self.lease_seconds
-
-
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
     """A stored epoch: its figures, and where and under which claim they came to be.
@@ -216,6 +114,7 @@ class RunRecord:
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
         failure: Why a planned repeat ended without a result.
+        removed: Whether its network was removed, as its trial had left the front.
     """
 
     run: int
@@ -228,6 +127,7 @@ class RunRecord:
     test_accuracy: float | None
     parameters: int | None = None
     failure: str | None = None
+    removed: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -258,7 +158,7 @@ class TrialRecord:
         parameters: Assignment.
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete.
-        test_accuracy: Mean over its runs with a result, for trials on the front.
+        test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
         token: Current fencing token.
         created_at: Seconds since 1970, on the database's clock.
@@ -288,6 +188,11 @@ class TrialRecord:
     def results(self) -> tuple[RunRecord, ...]:
         """The runs that its values are means of."""
         return tuple(run for run in self.runs if run.accuracy is not None)
+
+    @property
+    def untested(self) -> tuple[RunRecord, ...]:
+        """The runs whose networks are there and have not met the test set."""
+        return tuple(r for r in self.results if r.test_accuracy is None and not r.removed)
 
     @property
     def ended_runs(self) -> tuple[RunRecord, ...]:

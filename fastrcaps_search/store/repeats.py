@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 
 from fastrcaps_search.metrics import RunResult, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.failures import failure_values, storable
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import Failure, TrialRecord, TrialState
@@ -38,6 +37,20 @@ def due_repeats(trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord
     near = set(near_front_numbers(trials))
     due = [t for t in trials if t.number in near and len(t.ended_runs) < repeats]
     return sorted(due, key=lambda trial: (len(trial.ended_runs), trial.number))
+
+
+class DueRepeats:
+    """Remembers which repeats are due: an idle worker asks twice a second, under the lock."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, list[TrialRecord]] = (None, [])
+
+    def __call__(self, trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord]:
+        """As :func:`due_repeats`."""
+        state = (repeats, [(t.number, t.token, t.state, t.ended_runs) for t in trials])
+        if self._known[0] != state:
+            self._known = (state, due_repeats(trials, repeats))
+        return self._known[1]
 
 
 def repeats_left(trials: Sequence[TrialRecord], repeats: int) -> int:
@@ -90,7 +103,6 @@ class ClaimedRepeat(ClaimedTrial):
                 self._update_trial(
                     connection,
                     state=str(TrialState.FAILED),
-                    finished_at=now(),
                     **dict.fromkeys(VALUE_COLUMNS),
                     **failure_values(failure),
                 )

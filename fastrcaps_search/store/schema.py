@@ -132,6 +132,8 @@ runs = Table(
     Column("test_accuracy", Float),
     # Why a planned repeat ended without a result.
     Column("failure", Text),
+    # Whether its network was removed, as its trial had left the front.
+    Column("removed", Integer, nullable=False, server_default="0"),
 )
 
 epochs = Table(

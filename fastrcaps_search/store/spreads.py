@@ -24,7 +24,9 @@ Key = tuple[int, int]
 
 def read_results(connection: Connection, *those: ColumnElement[bool]) -> dict[Key, list[Row[Any]]]:
     """Runs with a result, by study and number of their trial, in the order of their index."""
-    query = select(runs).where(runs.c.accuracy.is_not(None), *those)
+    # By name: a migration from older tables must not ask for what comes later.
+    columns = (runs.c[name] for name in ("study_id", "number", "run", *MEASURED, "parameters"))
+    query = select(*columns).where(runs.c.accuracy.is_not(None), *those)
     rows = connection.execute(query.order_by(runs.c.study_id, runs.c.number, runs.c.run))
     found: dict[Key, list[Row[Any]]] = defaultdict(list)
     for row in rows:

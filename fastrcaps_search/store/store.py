@@ -17,10 +17,11 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.reading import read_claims, read_leases, read_trials, readable
-from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.refusals import store_errors
 
 Result = TypeVar("Result")

@@ -14,13 +14,8 @@ from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.front.hypervolume import hypervolume_fraction, reference_point
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.store.records import (
-    LeaseRecord,
-    StudyRecord,
-    TrialRecord,
-    TrialState,
-    Values,
-)
+from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,4 +209,4 @@ def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[in
     """
     if study.definition.evaluate_on is EvaluateOn.TEST:
         return []
-    return [number for number in front_numbers(trials) if trials[number].test_accuracy is None]
+    return [number for number in front_numbers(trials) if trials[number].untested]

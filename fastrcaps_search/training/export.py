@@ -43,9 +43,13 @@ def require_free(folder: Path) -> None:
     try:
         if not os.path.lexists(folder):
             return
-        found = "a folder with files in it" if folder.is_dir() else "a file"
-        if folder.is_dir() and not any(folder.iterdir()):
-            return
+        found = "a file"
+        if folder.is_dir():
+            # It is replaced as a whole, under the feet of whoever stands in it.
+            is_here = folder.samefile(Path.cwd())
+            found = "the working directory" if is_here else "a folder with files in it"
+            if not is_here and not any(folder.iterdir()):
+                return
     except OSError as error:
         found = reason(error)
     raise UsageError(

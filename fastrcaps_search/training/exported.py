@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.definition import checks
 from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
 from fastrcaps_search.training.export import network_of
 from fastrcaps_search.training.network_record import (
@@ -124,7 +125,8 @@ def load_network(path: str | Path) -> LoadedNetwork:
         content = regular_bytes(folder / RECORD_FILE, what=what, most=MOST_RECORD_BYTES)
         record = NetworkRecord.from_json(content)
         return LoadedNetwork(network_of(record, _weights(folder, record.files)), record)
-    except CheckpointError as error:
+    except (CheckpointError, ValueError) as error:
+        # A decoder for a network that has none is a ValueError.
         raise ExportedNetworkError(f"{error}; export the network again") from error
     except ExportedNetworkError as error:
         raise ExportedNetworkError(f"{folder / RECORD_FILE}: {error}") from error
@@ -134,7 +136,8 @@ def _weights(folder: Path, files: Mapping[str, str]) -> dict[str, Tensor]:
     """The weights, after every file has been found to be as it was written."""
     if not {WEIGHTS_FILE} <= set(files) <= {WEIGHTS_FILE, ONNX_FILE}:
         raise ExportedNetworkError(
-            f"files must name {WEIGHTS_FILE} and perhaps {ONNX_FILE}, got {', '.join(files)}"
+            f"files must name {WEIGHTS_FILE} and perhaps {ONNX_FILE}, "
+            f"got {checks.shown(list(files))}"
         )
     contents = {}
     for name, expected in files.items():

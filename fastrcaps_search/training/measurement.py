@@ -132,6 +132,11 @@ def _refuse_seen_images(record: NetworkRecord, data_set: DataSet, split: Evaluat
             f"--split must be test, got {split}: {record.study} evaluates on the test set, and "
             "its networks may have been trained on these very images"
         )
+    if record.data_set is DataSet.MNIST and data_set is DataSet.MNIST_MINI:
+        raise UsageError(
+            f"--data-set must not be {data_set} for a network of {record.data_set}, whose "
+            "training images it is made of; leave it out"
+        )
 
 
 def _arrays(images: Images, split: EvaluateOn) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
@@ -29,6 +30,8 @@ WEIGHTS_FILE = "weights.safetensors"
 RECORD_FILE = "network.json"
 ONNX_FILE = "network.onnx"
 LARGEST_NUMBER = 2**63 - 1
+LONGEST_TEXT = 300
+KERNEL_NAME = re.compile(r"[a-z]+-\d+-[a-z0-9]+")
 INPUT_SHAPE = (1, IMAGE_SIDE, IMAGE_SIDE)
 
 PREPROCESSING = {
@@ -233,11 +236,16 @@ def _setting(values: Mapping[str, Any]) -> RunSetting:
     names = [field.name for field in fields(RunSetting)]
     checks.known_keys(dict(values), names, prefix="setting.")
     texts = {
-        name: checks.text(values.get(name), f"setting.{name}")
+        name: _printable(values.get(name), f"setting.{name}")
         for name in names
         if name != "threads"
     }
     checks.choice(texts["precision"], "setting.precision", Precision)
+    if not KERNEL_NAME.fullmatch(texts["kernel"]):
+        raise DefinitionError(
+            f"must be the name of a kernel, got {checks.shown(texts['kernel'])}",
+            key="setting.kernel",
+        )
     return RunSetting(**texts, threads=_count(values, "threads"))
 
 
@@ -250,8 +258,21 @@ def _table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
     return {
-        name: checks.text(value, f"{key}.{name}") for name, value in _table(values, key).items()
+        _printable(name, key): _printable(value, f"{key}.{checks.shortened(name)}")
+        for name, value in _table(values, key).items()
     }
+
+
+def _printable(value: object, key: str) -> str:
+    """A text of one line that is safe to print: no control characters, no halves of characters."""
+    text = checks.text(value, key)
+    if not text.isprintable() or len(text) > LONGEST_TEXT:
+        raise DefinitionError(
+            f"must be a line of at most {LONGEST_TEXT} printable characters, "
+            f"got {checks.shown(text)}",
+            key=key,
+        )
+    return text
 
 
 def _count(values: Mapping[str, Any], key: str) -> int:

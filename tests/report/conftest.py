@@ -19,11 +19,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.report.facts.view import StoredStudy
 from fastrcaps_search.report.write import write_report
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
-    ClaimRecord,
     EpochRecord,
     Failure,
-    LeaseRecord,
     RunRecord,
     StudyRecord,
     TrialRecord,

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.front.spread import spread
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
-    ClaimRecord,
     EpochRecord,
     Failure,
-    LeaseRecord,
     RunRecord,
     Spread,
     StudyRecord,

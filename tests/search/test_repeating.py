@@ -13,7 +13,7 @@ import torch
 
 from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DivergedError, InterruptedRunError
+from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search import files
 from fastrcaps_search.search.runs import Workplace
@@ -21,6 +21,7 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.tidying import Tidying
 from fastrcaps_search.search.trial import RepeatTraining, TrialTraining
+from fastrcaps_search.store import removal
 from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
@@ -28,6 +29,7 @@ from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.repeats import ClaimedRepeat
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import front_numbers, untested_front
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits, make_splits
@@ -232,6 +234,26 @@ def test_one_that_breaks_otherwise_leaves_the_trial_its_values(
     assert site.record().test_accuracy == found.runs[0].accuracy
 
 
+def test_a_run_without_its_network_keeps_no_other_from_the_test_set(make: MakeSite) -> None:
+    site = make()
+    site.train()
+    site.plan(repeats=2)
+    site.repeat()
+    for path in files.run_folder(site.location, site.study, 0, 0).iterdir():
+        path.unlink()
+    duty, claim = site.claim()
+    assert duty is Duty.TEST
+    assert claim is not None
+    with pytest.raises(CheckpointError, match=r"run-0.*No such file"):
+        read_test_set(site.place(), claim, site.record())
+    first, second = site.record().runs
+    assert (first.test_accuracy, second.test_accuracy) == (None, second.accuracy)
+    # Once it is known to be gone, the mean is that of the others.
+    assert site.record().test_accuracy is None
+    site.sql("update fastrcaps_runs set removed = 1 where run = 0")
+    assert site.record().test_accuracy == second.accuracy
+
+
 def test_every_run_of_a_trial_on_the_front_meets_the_test_set(make: MakeSite) -> None:
     site = make()
     site.train()
@@ -295,6 +317,29 @@ class TestTidying:
         later.write_bytes(b"another worker's")
         Tidying(site.store, site.study).tidy()
         assert list(folder.iterdir()) == [later]
+
+    def test_removed_networks_are_known_to_be_gone(self, site: Site) -> None:
+        Tidying(site.store, site.study).tidy()
+        assert [site.record(n).runs[0].removed for n in range(3)] == [False, True, True]
+        # One that comes back to the front has nothing that could meet the test set.
+        site.sql("update fastrcaps_trials set accuracy = 0.95 where number = 1")
+        trials = site.store.trials(site.study)
+        assert front_numbers(trials) == [1, 0]
+        assert untested_front(site.study, trials) == [0]
+        site.sql("update fastrcaps_runs set removed = 0")
+        assert untested_front(site.study, site.store.trials(site.study)) == [1, 0]
+
+    def test_a_trial_that_was_claimed_meanwhile_is_not_given_up(self, site: Site) -> None:
+        trial = site.record(2)
+        site.sql("update fastrcaps_trials set token = 2 where number = 2")
+
+        def mark(found: TrialRecord) -> bool:
+            return site.store.do(lambda connection: removal._mark(connection, site.study, found))
+
+        assert not mark(trial)
+        assert not site.record(2).runs[0].removed
+        assert mark(site.record(2))
+        assert site.record(2).runs[0].removed
 
     def test_failed_trials_leave_no_checkpoint(self, site: Site) -> None:
         site.sql("update fastrcaps_trials set state = 'failed' where number = 0")

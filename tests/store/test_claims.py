@@ -17,14 +17,24 @@ from fastrcaps_search.store import migrations
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.holders import ClaimRecord
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import ClaimRecord, EpochRecord, StudyRecord, TrialState
+from fastrcaps_search.store.records import EpochRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.test_lost_answers import lose_answer
-from tests.store.workers import FAILURE, METRICS, SETTING, VALUES, Clock, claimed, trial_of
+from tests.store.workers import (
+    FAILURE,
+    METRICS,
+    SETTING,
+    VALUES,
+    Clock,
+    claimed,
+    complete,
+    trial_of,
+)
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker, Sql
@@ -90,7 +100,7 @@ class TestClaims:
     ) -> None:
         door = make_door("w0")
         for _ in range(4):
-            ClaimedTrial(store, claimed(door)).complete(VALUES)
+            complete(store, claimed(door))
         admitted = make_door("w1").next()
         assert admitted.duty is Duty.TEST
         assert admitted.claim is not None

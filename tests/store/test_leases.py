@@ -12,12 +12,9 @@ from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
-from fastrcaps_search.store.records import (
-    LeaseRecord,
-    StudyRecord,
-    TrialState,
-)
+from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
     FAILURE,
@@ -26,6 +23,7 @@ from tests.store.workers import (
     VALUES,
     Clock,
     claimed,
+    complete,
     trial_of,
     until,
 )
@@ -188,7 +186,7 @@ class TestRunningOut:
         self, make_door: DoorMaker, door: Door, clock: Clock, store: Store, study: StudyRecord
     ) -> None:
         for _ in range(4):
-            ClaimedTrial(store, claimed(door)).complete(VALUES)
+            complete(store, claimed(door))
         reader = make_door("w0", lease_seconds=LEASE_SECONDS)
         readings = [reader.next() for _ in range(4)]
         assert [reading.duty for reading in readings] == [Duty.TEST] * 4

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fastrcaps_search.errors import StoreUnavailableError
-from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
@@ -16,7 +15,7 @@ from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, SETTING, VALUES, Clock, claimed, trial_of
+from tests.store.workers import FAILURE, VALUES, Clock, claimed, complete, trial_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker
@@ -75,10 +74,7 @@ class TestAnswersThatAreLost:
     ) -> None:
         door = make_door(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            claim = ClaimedTrial(patient, claimed(door))
-            claim.begin_run(0, seed=0, setting=SETTING, fresh=True)
-            claim.finish_run(0, RunResult(accuracy, 1.0, 10, 1))
-            claim.complete(Values(accuracy, 1.0, 10))
+            complete(patient, claimed(door), Values(accuracy, 1.0, 10))
         enter_study(location, study.definition, seed=None, budget=4, repeats=2)
         lost = lose_answer(patient, monkeypatch)
         admitted = door.next()
@@ -96,7 +92,7 @@ class TestAnswersThatAreLost:
     ) -> None:
         door = make_door(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            ClaimedTrial(patient, claimed(door)).complete(Values(accuracy, 1.0, 10))
+            complete(patient, claimed(door), Values(accuracy, 1.0, 10))
         door.settle()
         lost = lose_answer(patient, monkeypatch)
         admitted = door.next()

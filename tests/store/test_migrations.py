@@ -18,9 +18,10 @@ from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.crews import Crew, KeptCrew, keep_crew, kept_crews
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import ClaimRecord, Failure, LeaseRecord, TrialState, Values
+from fastrcaps_search.store.records import Failure, TrialState, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import METRICS, SETTING, VALUES, claimed, file_of
 

@@ -29,7 +29,7 @@ from fastrcaps_search.store.records import (
 from fastrcaps_search.store.repeats import ClaimedRepeat, due_repeats, next_run, repeats_left
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.sureness import near_front_numbers, probabilities
-from tests.store.workers import METRICS, SETTING, Clock, claimed, trial_of
+from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, trial_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker, OptunaOpener, Sql
@@ -44,10 +44,7 @@ def train_all(make_door: DoorMaker, store: Store) -> Door:
     """Four complete trials, three of them on the front; nothing more is trained."""
     door = make_door()
     for accuracy, seconds in (BEHIND, ACCURATE, QUICK, MIDDLE):
-        trial = ClaimedTrial(store, claimed(door))
-        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
-        trial.finish_run(0, RunResult(accuracy, seconds, 10, 1))
-        trial.complete(Values(accuracy, seconds, 10))
+        complete(store, claimed(door), Values(accuracy, seconds, 10))
     return door
 
 

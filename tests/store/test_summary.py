@@ -13,10 +13,10 @@ import pytest
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
-    LeaseRecord,
     RunRecord,
     StudyRecord,
     TrialRecord,

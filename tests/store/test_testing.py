@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import untested_front
-from tests.store.workers import SETTING, VALUES, claimed
+from tests.store.workers import claimed, complete
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker
@@ -22,10 +21,7 @@ class TestTesting:
     ) -> None:
         door = make_door()
         for accuracy, seconds in [(0.9, 5.0), (0.8, 6.0), (0.7, 1.0), (0.9, 5.0)]:
-            trial = ClaimedTrial(store, claimed(door))
-            trial.begin_run(0, seed=0, setting=SETTING, fresh=False)
-            trial.finish_run(0, RunResult(accuracy, seconds, 10, 1))
-            trial.complete(Values(accuracy, seconds, 10))
+            complete(store, claimed(door), Values(accuracy, seconds, 10))
         tested = []
         while (admitted := door.next()).duty is Duty.TEST:
             assert admitted.claim is not None
@@ -43,7 +39,7 @@ class TestTesting:
     def test_a_study_that_evaluates_on_the_test_set_has_nothing_left_to_test(
         self, make_door: DoorMaker, store: Store, study: StudyRecord
     ) -> None:
-        ClaimedTrial(store, claimed(make_door())).complete(VALUES)
+        complete(store, claimed(make_door()))
         on_test = StudyDefinition.from_dict({**study.definition.to_dict(), "evaluate_on": "test"})
         trials = store.trials(study)
         assert untested_front(study, trials) == [0]

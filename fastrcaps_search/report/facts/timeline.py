@@ -6,13 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fastrcaps_search.store.records import (
-    ClaimRecord,
-    EpochRecord,
-    RunRecord,
-    TrialRecord,
-    TrialState,
-)
+from fastrcaps_search.store.holders import ClaimRecord
+from fastrcaps_search.store.records import EpochRecord, RunRecord, TrialRecord, TrialState
 
 
 class End(StrEnum):

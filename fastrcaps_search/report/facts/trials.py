@@ -11,7 +11,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.facts.time_axis import NOTHING, TimeAxis, positions
 from fastrcaps_search.report.marks import Mark, mark
-from fastrcaps_search.store.records import LeaseRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.records import TrialRecord, TrialState, Values
 from fastrcaps_search.store.rows import failure_reason
 
 MOST_SHOWN = 24

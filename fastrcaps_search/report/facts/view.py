@@ -28,7 +28,8 @@ from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.timeline import Span, spans
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.report.marks import COLOURS, Mark
-from fastrcaps_search.store.records import ClaimRecord, LeaseRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import due_repeats, repeats_left
 from fastrcaps_search.store.summary import front_numbers, summarise
 from fastrcaps_search.store.sureness import probabilities

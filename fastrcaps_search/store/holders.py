@@ -1,0 +1,107 @@
+"""Frozen records of who holds, or held, which trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class _OnHost:
+    """What names its host."""
+
+    __slots__ = ()
+    host: str
+
+    @property
+    def host_name(self) -> str:
+        """The host's name alone; its machine id is nobody's business."""
+        name, separator, _ = self.host.rpartition("/")
+        return name if separator else self.host
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord(_OnHost):
+    """That a worker was given a trial: for the first time, to go on with it, or to test it.
+
+    The last claim of a failed trial is that of the worker that failed. A complete trial on the
+    front has been claimed once more after its end, to read its test accuracy.
+
+    Attributes:
+        number: The trial.
+        token: Fencing token; grows with each claim of the trial.
+        worker: Name of the worker.
+        host: Name and id of its machine.
+        device: Device that it trains on.
+        claimed_at: Seconds since 1970, on the database's clock.
+    """
+
+    number: int
+    token: int
+    worker: str
+    host: str
+    device: str
+    claimed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord(_OnHost):
+    """Which process trains a trial now.
+
+    Attributes:
+        number: The trial.
+        token: Fencing token of the claim.
+        worker: Name of the worker.
+        host: Name and id of its machine.
+        boot_id: Of its machine.
+        pid_namespace: Of its container.
+        pid: Process id.
+        process_start: Start of the process in the kernel's ticks.
+        device: Device that it trains on.
+        claimed_at: Seconds since 1970, on the database's clock.
+        lease_seconds: Silence after which it runs out; ``None`` for one that does not, as those
+            of earlier releases.
+        silent_seconds: Since it was last renewed.
+        suspected_seconds: Since another worker first found it silent; ``None`` where none has.
+    """
+
+    number: int
+    token: int
+    worker: str
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    process_start: int
+    device: str
+    claimed_at: float
+    lease_seconds: float | None = None
+    silent_seconds: float | None = None
+    suspected_seconds: float | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the worker has not been heard for so long that it is suspected to be lost."""
+        # After the clock was set back all are silent, until they renew.
+        return self._silence >= 2 / 3 or self._silence < 0
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether the worker has not been heard for the whole length of its lease."""
+        return self._silence >= 1
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the trial may be taken over: silent, suspected, and silent ever since.
+
+        The last third of the lease begins when another worker finds it silent. After an outage of
+        the database all are silent, and this is the time in which the living renew.
+        """
+        if self.lease_seconds is None or self.suspected_seconds is None:
+            return False
+        return self.is_silent and self.suspected_seconds >= self.lease_seconds / 3
+
+    @property
+    def _silence(self) -> float:
+        """Silence as a share of the lease."""
+        if not self.lease_seconds or self.silent_seconds is None:
+            return 0.0
+        return self.silent_seconds / self.lease_seconds
