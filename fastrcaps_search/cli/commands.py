@@ -93,7 +93,7 @@ COMMANDS = (
         "status",
         "Show the progress of a study.",
         "status --study mnist-mini",
-        flags.stored,
+        flags.status,
         "show",
     ),
     Command(

@@ -11,11 +11,12 @@ from typing import Any
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
-from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.report.evaluation import write_evaluation
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from fastrcaps_search.training.inspection import inspect
 from fastrcaps_search.training.measurement import Measurement, measure, usual_split
+from fastrcaps_search.training.network_record import NetworkRecord
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
@@ -24,27 +25,35 @@ def evaluate(arguments: argparse.Namespace) -> int:
     Raises:
         FastrcapsError: The accuracy is not the stored one, where it must be.
     """
+    if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
+        raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     loaded = load_network(arguments.folder)
     record = loaded.record
-    data_set = record.data_set if arguments.data_set is None else DataSet(arguments.data_set)
-    split = (
-        usual_split(record, data_set) if arguments.split is None else EvaluateOn(arguments.split)
-    )
+    data_set: DataSet = arguments.data_set or record.data_set
+    split: EvaluateOn = arguments.split or usual_split(record, data_set)
     measured = measure(
         loaded, data_set=data_set, split=split, folder=commands.data_folder(arguments)
     )
-    name = f"{record.study}-trial-{record.trial}.html"
-    page = Path(arguments.out) if arguments.out else Path(FOLDER) / name
+    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(record, measured)
+    if not arguments.json:
+        # Before the page, which may not be writable.
+        _tell(loaded, measured)
     write_evaluation(record, measured, inspect(loaded, measured), path=page)
     if arguments.json:
         output.print_json(_json(loaded, measured, page))
     else:
-        _tell(loaded, measured, page)
+        print(f"\npage: {page}")
     _judge(loaded, measured)
     return 0
 
 
-def _tell(loaded: LoadedNetwork, measured: Measurement, page: Path) -> None:
+def _page_name(record: NetworkRecord, measured: Measurement) -> str:
+    """One name for each thing that can be measured."""
+    other = "" if measured.data_set is record.data_set else f"{measured.data_set}-"
+    return f"{record.study}-trial-{record.trial}-run-{record.run}-{other}{measured.split}.html"
+
+
+def _tell(loaded: LoadedNetwork, measured: Measurement) -> None:
     record = loaded.record
     print(
         f"{record.study}: trial {record.trial}, run {record.run}: "
@@ -53,7 +62,6 @@ def _tell(loaded: LoadedNetwork, measured: Measurement, page: Path) -> None:
     )
     print("\nrows: true classes; columns: predicted classes\n")
     output.print_table(*_table(loaded.classes, measured))
-    print(f"\npage: {page}")
 
 
 def _compared(measured: Measurement) -> str:

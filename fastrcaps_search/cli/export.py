@@ -38,6 +38,15 @@ def export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _means(exported: Exported) -> str:
+    """What the trial's own values are, where they are not those of the run."""
+    trial = exported.trial
+    if trial.values is None or len(trial.results) < 2:
+        return ""
+    mean = output.fraction(trial.values.accuracy)
+    return f"; the mean of the trial's {len(trial.results)} runs is {mean}"
+
+
 def _tell(exported: Exported) -> None:
     record, folder = exported.record, exported.folder
     print(f"{record.study}: trial {record.trial}, {exported.why}; run {record.run}")
@@ -46,7 +55,7 @@ def _tell(exported: Exported) -> None:
         tested = f", {output.fraction(record.test_accuracy)} on the test set"
     print(
         f"accuracy {output.fraction(record.accuracy)} on the {record.evaluate_on.images}{tested}, "
-        f"after epoch {record.best_epoch}"
+        f"after epoch {record.best_epoch}{_means(exported)}"
     )
     for path in sorted(folder.iterdir()):
         print(f"wrote {path} ({path.stat().st_size:,} bytes)")

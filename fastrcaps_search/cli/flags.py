@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from enum import StrEnum
 
 from fastrcaps_search.cli.criteria_flags import criteria, whole
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
@@ -89,7 +90,8 @@ def run(parser: argparse.ArgumentParser) -> None:
         "--trials",
         metavar="N",
         type=whole(1, MOST_TRIALS),
-        help="the study's total of trials, those that are done already included",
+        help="the study's total of trials, those that are done already included (default: as "
+        "before; a new search must be told)",
     )
     parser.add_argument(
         "--repeat-front",
@@ -185,6 +187,12 @@ def select(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def status(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``status``."""
+    stored(parser)
+    _files(parser, "folder of checkpoints and logs, as it was named for `run`")
+
+
 def export(parser: argparse.ArgumentParser) -> None:
     """Flags of ``export``."""
     _study(parser)
@@ -219,23 +227,33 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-set",
         metavar="D",
-        choices=list(DataSet),
+        type=_word(DataSet),
         help=f"{', '.join(DataSet)} (default: the one that the network was trained on)",
     )
     _data(parser)
     parser.add_argument(
         "--split",
         metavar="S",
-        choices=list(EvaluateOn),
+        type=_word(EvaluateOn),
         help=f"{' or '.join(EvaluateOn)} (default: the one whose accuracy was exported; test for "
         "another data set)",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="page to write (default: reports/STUDY-trial-K.html here)",
+        help="page to write, .html (default: reports/STUDY-trial-K-run-J-SPLIT.html here)",
     )
     _json(parser)
+
+
+def _word(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def parse(text: str) -> StrEnum:
+        if text not in list(kind):
+            allowed = " or ".join(kind)
+            raise argparse.ArgumentTypeError(f"must be {allowed}, got {text[:30]!r}")
+        return kind(text)
+
+    return parse
 
 
 def report(parser: argparse.ArgumentParser) -> None:

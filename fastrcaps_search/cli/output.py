@@ -31,14 +31,20 @@ TRIAL_HEAD = (
 )
 
 
-def print_front(rows: Sequence[dict[str, Any]], *, study: str) -> None:
-    """The rows of the front, and what is still unknown of it."""
+def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> None:
+    """The rows of the front, and what is still unknown of it.
+
+    Args:
+        rows: Those of ``front --json``.
+        study: Name of the study.
+        repeats: Runs that are planned for each trial on or near the front.
+    """
     print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
     if any(row["front_probability"] is None for row in rows):
-        print(
-            f"on front: ? where nothing was repeated; `fastrcaps-search run --study {study} "
-            "--repeat-front 5` says how sure it is"
-        )
+        advice = f"`fastrcaps-search run --study {study} --repeat-front 5` says how sure it is"
+        if repeats:
+            advice = f"{repeats} runs are planned for each trial on or near the front"
+        print(f"on front: ? where nothing was repeated; {advice}")
 
 
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -77,7 +83,11 @@ def _seconds(row: dict[str, Any]) -> str:
 def _margin(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
     """What the 95 % interval reaches to each side of the mean, where there are several runs."""
     spread = row.get("spread", {}).get(name)
-    return "" if spread is None else f" ± {factor * spread['margin']:{form}}"
+    if spread is None:
+        return ""
+    margin = factor * spread["margin"]
+    # Nothing that is not 0 is to look as if it were.
+    return f" ± {margin:{form}}" if margin >= 1 or not margin else f" ± {margin:.2g}"
 
 
 def megabytes(count: int) -> str:

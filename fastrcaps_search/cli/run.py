@@ -129,7 +129,7 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
-        output.print_front(rows, study=study.study.name)
+        output.print_front(rows, study=study.study.name, repeats=outcome.study.repeats)
     print(f"\nreport: {_write_page(outcome.study, request)}")
     return _judge(outcome)
 

@@ -12,7 +12,7 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import repeats_left
 from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store
@@ -41,7 +41,11 @@ def status(arguments: argparse.Namespace) -> int:
         folder = files.study_folder(store.location, study)
     if arguments.json:
         more = {"repeat_front": study.repeats, "repeats_left": left, "disk_bytes": used}
-        output.print_json({**_status_json(study, summary, leases), **more})
+        shown = {**_status_json(study, summary, leases), **more}
+        if left and summary.eta_seconds == 0:
+            # Of repeats nobody knows how many more will follow.
+            shown["eta_seconds"] = None
+        output.print_json(shown)
         return 0
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
@@ -58,11 +62,26 @@ def status(arguments: argparse.Namespace) -> int:
     if summary.finished < summary.budget:
         print(f"time left: {output.duration(summary.eta_seconds)}")
     if study.repeats:
-        print(f"repeats: {left} to go until each on or near the front has {study.repeats} runs")
+        so_far = " so far" if summary.finished < summary.budget else ""
+        print(
+            f"repeats: {left} to go until each trial on or near the front{so_far} has "
+            f"{study.repeats} runs"
+        )
     for lease in leases:
-        print(f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}")
+        print(
+            f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
+            f"{_again(found[lease.number])}"
+        )
     print(f"disk: {output.megabytes(used)} in {folder}")
     return 0
+
+
+def _again(trial: TrialRecord) -> str:
+    """What is done to a trial that has ended."""
+    if not trial.is_finished:
+        return ""
+    under_way = next((run.run for run in trial.runs if not run.has_ended), None)
+    return ", the test set" if under_way is None else f", run {under_way}"
 
 
 def trials(arguments: argparse.Namespace) -> int:
@@ -83,7 +102,7 @@ def front(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(rows)
     else:
-        output.print_front(rows, study=study.name)
+        output.print_front(rows, study=study.name, repeats=study.repeats)
     return 0
 
 

@@ -200,6 +200,7 @@ class StudyRun:
             f"{definition.epochs} epochs x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
             f"{estimate.in_words(each * (left + outcome.repeats_left / runs) / machine.workers)}"
+            f"{' before the repeats' if left and outcome.study.repeats else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:
             line += (

@@ -56,11 +56,13 @@ class Exported:
         folder: Where it is.
         record: What is known of the network.
         why: In plain words.
+        trial: The trial that it is one run of.
     """
 
     folder: Path
     record: NetworkRecord
     why: str
+    trial: TrialRecord
 
 
 def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Exported:
@@ -81,30 +83,42 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
         number, why = int(row["trial"]), str(row["why"])
     _require_complete(study, trials, number)
     (trial,) = store.trials(study, epochs=True, number=number)
-    run = chosen_run(trial, request.run)
-    weights = _weights(store, study, trial, run)
+    run, weights = _best_kept(store, study, trial, request.run)
     record = write_network(
         _record(study, trial, run), weights, folder=request.folder, onnx=request.onnx
     )
-    return Exported(request.folder, record, why)
+    return Exported(request.folder, record, why, trial)
 
 
-def chosen_run(trial: TrialRecord, index: int | None) -> RunRecord:
-    """The run that was named, or the first one of the highest accuracy.
+def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
+    """The run that was named, or all whose networks are kept, by falling accuracy, then index.
 
     Raises:
-        UsageError: It is not there, not done, or its network was removed.
+        UsageError: It is not there, not done, or its network was removed; or all were.
     """
-    done = [run for run in trial.results if not run.removed]
-    found = [run for run in done if index in (None, run.run)]
+    kept = [run for run in trial.results if not run.removed]
+    found = [run for run in kept if index in (None, run.run)]
     if not found:
-        known = ", ".join(str(run.run) for run in done) or "none"
+        known = ", ".join(str(run.run) for run in kept) or "none"
         raise UsageError(
             f"--run must be a run of trial {trial.number} whose network is kept ({known}), "
             f"got {'none' if index is None else index}; networks are removed when their trial "
             "leaves the front"
         )
-    return max(found, key=lambda run: (run.accuracy or 0.0, -run.run))
+    return sorted(found, key=lambda run: (-(run.accuracy or 0.0), run.run))
+
+
+def _best_kept(
+    store: Store, study: StudyRecord, trial: TrialRecord, index: int | None
+) -> tuple[RunRecord, Weights]:
+    """The first of the runs whose weights can be read here, and these weights."""
+    errors = []
+    for run in kept_runs(trial, index):
+        try:
+            return run, _weights(store, study, trial, run)
+        except CheckpointError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number: int) -> None:

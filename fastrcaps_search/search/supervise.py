@@ -193,9 +193,9 @@ class Supervisor:
                 f"{code}), so the run stops; {worker.spec.log} may say why"
             )
             return
-        self._progress.last = (name, {"event": "died", "exit_code": code})
-        self._observe(self._progress)
         self._start(name)
+        # Shown by the caller, like every event.
+        self._progress.last = (name, {"event": "died", "exit_code": code})
 
     def _end_stopped_workers(self) -> None:
         """When the study is over, end workers that were suspended: they would be waited for."""

@@ -59,6 +59,11 @@ def _scaled(values: NDArray[np.generic]) -> NDArray[np.float32]:
             raise UsageError(
                 f"images of whole numbers must be from 0 to 255, got {low:.0f} to {high:.0f}"
             )
+        if high == 1:
+            raise UsageError(
+                "images of whole numbers must reach from 0 to 255, got none above 1; pass floats "
+                "for images in [0, 1]"
+            )
         # In float32, as the images that the network was trained on.
         return np.ascontiguousarray(values, dtype=np.float32) / np.float32(255)
     # NaN is in no range.

@@ -59,7 +59,7 @@ def test_the_stored_accuracy_is_repeated_exactly(
     stored = run.accuracy if split == "validation" else run.test_accuracy
     assert found["accuracy"] == found["stored_accuracy"] == stored
     confusion = found.pop("confusion")
-    page = f"reports/{name}-trial-{written['trial']}.html"
+    page = f"reports/{name}-trial-{written['trial']}-run-{written['run']}-{split}.html"
     assert found == {
         "study": name,
         "trial": written["trial"],
@@ -130,6 +130,44 @@ def test_images_that_it_was_trained_on_are_refused(call: Cli, copied: Path) -> N
     done = call("evaluate", str(copied), "--split", "validation")
     assert done.returncode == 2
     assert "--split must be test" in done.stderr
+
+
+def test_mnists_training_images_are_refused_under_their_other_name(
+    call: Cli, copied: Path
+) -> None:
+    change(copied, data_set="mnist")
+    done = call("evaluate", str(copied), "--data-set", "mnist-mini")
+    assert done.returncode == 2
+    assert (
+        "--data-set must not be mnist-mini for a network of mnist, whose training" in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--split", "train"), "--split: must be validation or test, got 'train'"),
+        (("--data-set", "cifar"), "must be mnist or fashion-mnist or mnist-mini, got 'cifar'"),
+        (("--out", "a.pdf"), "--out must end in .html, got 'a.pdf'; the page is HTML"),
+    ],
+)
+def test_wrong_words_are_refused_in_a_line(
+    call: Cli, copied: Path, tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    done = call("evaluate", str(copied), *flags)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert not (tmp_path / "reports").exists()
+
+
+def test_the_accuracy_is_printed_even_where_the_page_cannot_be_written(
+    call: Cli, copied: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "taken.html").mkdir()
+    done = call("evaluate", str(copied), "--out", "taken.html")
+    assert done.returncode == 1
+    assert "equal to the stored accuracy" in done.stdout
+    assert "page:" not in done.stdout
 
 
 def test_a_tampered_export_is_refused(call: Cli, copied: Path, tmp_path: Path) -> None:

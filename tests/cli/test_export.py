@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,7 +117,11 @@ def test_another_run_can_be_named(export: Cli, trained: Trained, tmp_path: Path)
         (("--trial", "0", "--prefer", "accuracy"), 2, "--trial must be left out with"),
         (("--trial", "0", "--min-accuracy", "10%"), 2, "--trial must be left out with"),
         (("--trial", "7"), 2, "--trial must be one of the 2 trials of small-lenet, got 7"),
-        (("--trial", "1", "--run", "2"), 2, "--run must be a run of trial 1 that is done (0, 1)"),
+        (
+            ("--trial", "1", "--run", "2"),
+            2,
+            "--run must be a run of trial 1 whose network is kept (0, 1)",
+        ),
         (("--max-parameters", "5"), 3, "the trial must have at most 5 parameters, but "),
         (("--trial", "-1"), 2, "--trial"),
     ],
@@ -139,7 +145,7 @@ def test_a_failed_trial_is_refused_with_its_reason(
     assert failed.returncode == 2
     assert "got trial 1, which is failed (diverged at epoch 2)" in failed.stderr
     # This one is complete by its values, but no run of it has ended.
-    assert "that is done (none), got none" in call(*flags, "0").stderr
+    assert "whose network is kept (none), got none" in call(*flags, "0").stderr
     assert not (tmp_path / "a").exists()
 
 
@@ -149,12 +155,49 @@ def test_weights_that_are_no_longer_kept_or_damaged(copy: Trained, tmp_path: Pat
     files[0].write_bytes(b"damaged")
     files[1].unlink()
     for run, said in ((0, "must be a checkpoint"), (1, "No such file or directory")):
-        message = rf"weights of trial 1, run {run} must be kept here, but .*{said}.*--files names"
+        message = rf"weights of trial 1, run {run} must be here, but .*{said}.*--files names"
         with pytest.raises(CheckpointError, match=message):
             fastrcaps_search.export_network(
                 *("small-lenet", tmp_path / "a"), trial=1, run=run, storage=str(copy.file)
             )
     assert not (tmp_path / "a").exists()
+
+
+def test_the_best_run_whose_network_is_here_is_taken(
+    copy: Trained, trained: Trained, tmp_path: Path
+) -> None:
+    runs = trained.read("small-lenet")[1][1].runs
+    best = max(runs, key=lambda run: (run.accuracy or 0.0, -run.run))
+    other = next(run for run in runs if run is not best)
+    files = (tmp_path / "copy").glob(f"*-files/small-lenet-*/trial-0001/run-{best.run}/*")
+    for path in files:
+        path.unlink()
+    fastrcaps_search.export_network("small-lenet", tmp_path / "a", trial=1, storage=str(copy.file))
+    assert record(tmp_path / "a")["run"] == other.run
+    # A network that was removed on purpose is not looked for.
+    with closing(sqlite3.connect(copy.file)) as connection:
+        connection.execute("update fastrcaps_runs set removed = 1 where run = ?", (other.run,))
+        connection.commit()
+    with pytest.raises(CheckpointError, match=f"run {best.run} must be here"):
+        fastrcaps_search.export_network(
+            "small-lenet", tmp_path / "b", trial=1, storage=str(copy.file)
+        )
+
+
+def test_the_working_directory_is_not_swapped_away(export: Cli, tmp_path: Path) -> None:
+    done = export("--out", ".")
+    assert done.returncode == 2
+    assert "got ., which is the working directory; name another" in done.stderr
+
+
+def test_the_accuracy_is_that_of_the_run_and_the_mean_is_said(
+    export: Cli, trained: Trained
+) -> None:
+    trial = trained.read("small-lenet")[1][1]
+    assert trial.values is not None
+    done = export("--out", "a", "--trial", "1")
+    mean = f"the mean of the trial's 2 runs is {100 * trial.values.accuracy:.2f} %"
+    assert mean in done.stdout
 
 
 def test_the_files_can_be_elsewhere(copy: Trained, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import driver, probing
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import StudyRun
@@ -123,6 +123,7 @@ def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU")
         trial = ClaimedTrial(store, claim)
         trial.begin_run(0, seed=0, setting=setting, fresh=True)
         trial.store_epoch(0, METRICS, setting=setting)
+        trial.finish_run(0, RunResult(0.9, 2.0, 61_706, 1))
         trial.complete(Values(0.9, 2.0, 61_706))
     door.close()
     store.close()

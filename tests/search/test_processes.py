@@ -135,11 +135,17 @@ def test_events_are_heard_and_other_lines_passed_over(
 
 def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: list[str]) -> None:
     worker_script.append("import sys; print('why', file=sys.stderr); sys.exit(9)")
-    supervisor = Supervisor(
-        [spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None
-    )
+    seen: list[object] = []
+
+    def observe(progress: Progress) -> None:
+        if progress.last is not None:
+            seen.append(progress.last[1])
+
+    supervisor = Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe)
     with pytest.raises(RunError) as error:
         supervisor.run()
+    # Each death is told once; the last one is the error.
+    assert seen == [{"event": "died", "exit_code": 9}] * RESTARTS
     assert str(error.value) == (
         f"worker-0 died {RESTARTS + 1} times without finishing an epoch (exit code 9), "
         f"so the run stops; {tmp_path / 'log'} may say why"
@@ -171,6 +177,13 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
     worker_script.append(failed % (0, 0) + failed % (1, 1) + complete + failed % (2, 2))
     Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
     assert seen == ["failed", "failed", "complete", "failed"]
+
+    unrepeated = """print('{"event": "unrepeated", "trial": 4, "run": 2, "reason": "r"}')\n"""
+    worker_script.append(
+        failed % (0, 0) + unrepeated * 2 + "import sys; sys.stdout.flush(); input()"
+    )
+    with pytest.raises(RunError, match=r"trial 0: r0; trial 4 run 2: r; trial 4 run 2: r$"):
+        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
 
     worker_script.append("".join(failed % (n, n) for n in range(3)) + "input()")
     with pytest.raises(RunError) as error:

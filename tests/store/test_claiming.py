@@ -13,7 +13,7 @@ from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
-from tests.store.workers import BEGIN, CLAIM_AND_WAIT, FAILURE, VALUES, claimed, line
+from tests.store.workers import BEGIN, CLAIM_AND_WAIT, FAILURE, claimed, complete, line
 
 if TYPE_CHECKING:
     from tests.store.conftest import ChildStarter, DoorMaker
@@ -43,7 +43,7 @@ class TestClaiming:
         assert len({claim.configuration_key for claim in claims}) == 4
         assert door.next().duty is Duty.WAIT
         for claim in claims:
-            ClaimedTrial(store, claim).complete(VALUES)
+            complete(store, claim)
         assert door.next().duty is Duty.TEST
 
     def test_a_claim_stores_all_parameters_and_the_lease_at_once(

@@ -13,7 +13,7 @@ from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.reaping import MOST_DEATHS
 from fastrcaps_search.store.records import StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
-from tests.store.workers import METRICS, SETTING, Clock, claimed, trial_of
+from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, trial_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker, Sql
@@ -82,7 +82,7 @@ class TestDeaths:
         self, door: Door, clock: Clock, store: Store, study: StudyRecord
     ) -> None:
         for accuracy in (0.9, 0.1, 0.1, 0.1):
-            ClaimedTrial(store, claimed(door)).complete(Values(accuracy, 1.0, 10))
+            complete(store, claimed(door), Values(accuracy, 1.0, 10))
         for _ in range(11):
             admitted = door.next()
             assert admitted.duty is Duty.TEST

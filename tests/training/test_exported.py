@@ -191,6 +191,7 @@ class TestPredict:
             (np.full((28, 28), np.nan), "from 0 to 1, got nan to nan$"),
             (np.full((28, 28), 256), "from 0 to 255, got 256 to 256"),
             (np.zeros((28, 28), dtype=bool), "got values of type bool"),
+            (np.eye(28, dtype=int), "must reach from 0 to 255, got none above 1; pass floats"),
             ([["a"] * 28] * 28, "got values of type <U1"),
             (None, r"got \[\]"),
         ],
@@ -278,6 +279,23 @@ class TestTampering:
             (("preprocessing", "divide_uint8_by"), 1, "do not belong together"),
             (("more",), 1, "do not belong together"),
             (("files", "network.bin"), "0", "files must name weights.safetensors"),
+            (("files", "\x1b[31m"), "0", r"files: must be a line .*\\x1b"),
+            (
+                ("setting", "device_name"),
+                "\x1b]0;owned\x07",
+                "setting.device_name: must be a line",
+            ),
+            (("setting", "torch_version"), "\ud800", "setting.torch_version: must be a line"),
+            (
+                ("setting", "kernel"),
+                "cpu-2-../../x",
+                "setting.kernel: must be the name of a kernel",
+            ),
+            (
+                ("versions", "fastrcaps_search"),
+                "1\n2",
+                "versions.fastrcaps_search: must be a line",
+            ),
             (("format",), "fastrcaps-network-2", "format must be fastrcaps-network-1"),
         ],
     )
@@ -318,6 +336,18 @@ class TestTampering:
         digest = hashlib.sha256((copied / name).read_bytes()).hexdigest()
         edit(copied, lambda values: values["files"].update({name: digest}), mend=True)
         with pytest.raises(ExportedNetworkError, match="must fit the network"):
+            load_network(copied)
+
+    def test_a_decoder_that_its_network_cannot_have(
+        self, copied: Path, exports: dict[str, Path]
+    ) -> None:
+        def change(values: dict[str, Any]) -> None:
+            values["architecture"]["decoder"] = values["params"]["decoder"] = "full"
+
+        shutil.rmtree(copied)
+        shutil.copytree(exports["small-lenet"], copied)
+        edit(copied, change, mend=True)
+        with pytest.raises(ExportedNetworkError, match="lenet5 takes no decoder"):
             load_network(copied)
 
     @pytest.mark.parametrize("name", ["network.json", "weights.safetensors"])

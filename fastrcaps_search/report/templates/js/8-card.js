@@ -158,10 +158,12 @@ report.card = (() => {
   const commands = (trial) => {
     const found = [];
     if (report.isFinal(trial) && report.isOnFront(trial.number)) {
-      found.push(command("names this trial, or one of equal values", report.commands.select(trial)),
-        command("writes its network out", report.commands.exported(trial)));
+      found.push(command("names this trial, or one of equal values", report.commands.select(trial)));
     } else if (report.isFinal(trial)) {
       found.push(command("names a trial at least as good in every objective", report.commands.select(trial)));
+    }
+    if (report.isFinal(trial) && trial.runs.some((run) => known(run.accuracy) && !run.removed)) {
+      found.push(command("writes its network out", report.commands.exported(trial)));
     }
     const save = make("button", {
       type: "button",
