@@ -135,8 +135,9 @@ def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
         "precision": run.setting.precision,
         "threads": run.setting.threads,
         "bitEqual": run.bit_equal,
-        "removed": run.removed,
     }
+    if run.removed:
+        found["removed"] = True
     if run.accuracy is not None and math.isfinite(run.accuracy):
         found["accuracy"] = run.accuracy
     if run.failure is not None:

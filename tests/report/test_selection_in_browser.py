@@ -298,6 +298,20 @@ def test_several_runs_show_their_spread(
     assert opened.complaints() == []
 
 
+def test_a_network_that_was_removed_is_not_offered(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    kept, gone = records.complete(0, 0.9, 5.0, 10), records.complete(1, 0.8, 9.0, 10)
+    gone = replace(gone, runs=(replace(gone.runs[0], removed=True),))
+    page = open_page(write(records.study(), [kept, gone])).page
+    for number, lines in ((0, ["export --study mnist-mini --trial 0"]), (1, [])):
+        page.locator(f"#trials-table tr[data-trial='{number}'] button").click()
+        codes = page.locator("#card-commands code").all_inner_texts()
+        found = [code for code in codes if "export" in code]
+        assert len(found) == len(lines)
+        assert all(line in code for line, code in zip(lines, found, strict=True))
+
+
 def test_the_command_lines_are_those_of_the_trial(
     page: Page, tmp_path: Path, records: Records
 ) -> None:
