@@ -86,8 +86,9 @@ def _margin(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str
     if spread is None:
         return ""
     margin = factor * spread["margin"]
+    shown = f"{margin:{form}}"
     # Nothing that is not 0 is to look as if it were.
-    return f" ± {margin:{form}}" if margin >= 1 or not margin else f" ± {margin:.2g}"
+    return f" ± {margin:.1g}" if margin and not float(shown) else f" ± {shown}"
 
 
 def megabytes(count: int) -> str:
