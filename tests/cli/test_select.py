@@ -89,7 +89,10 @@ def test_the_chosen_trial_is_the_row_of_the_front_and_why(
     done = select(*flags, "--json")
     assert done.returncode == 0, done.stderr
     chosen = json.loads(done.stdout)
-    assert list(chosen) == ["trial", "state", "params", "values", "runs", "device", "why"]
+    assert list(chosen) == [
+        *("trial", "state", "params", "values", "runs", "device"),
+        *("front_probability", "why"),
+    ]
     assert chosen["trial"] == number
     assert chosen.pop("why") == why
     assert chosen in front
@@ -98,7 +101,11 @@ def test_the_chosen_trial_is_the_row_of_the_front_and_why(
 def test_the_table_is_that_of_the_front_and_ends_with_why(
     call: Cli, select: Cli, stored: str
 ) -> None:
-    head, *rows = call("front", "--study", "tiny", "--storage", stored).stdout.splitlines()
+    head, *rows, unsure = call("front", "--study", "tiny", "--storage", stored).stdout.splitlines()
+    assert unsure == (
+        "on front: ? where nothing was repeated; `fastrcaps-search run --study tiny "
+        "--repeat-front 5` says how sure it is"
+    )
     done = select("--prefer", "time")
     assert done.returncode == 0, done.stderr
     printed_head, row, why = done.stdout.splitlines()
