@@ -57,7 +57,7 @@ def test_repeats_that_were_killed_go_on_and_say_how_sure_the_front_is(
 
     # The plan is stored, and so is the study: its name goes on with both.
     (command.folder / "listed.toml").rename(command.folder / "moved.toml")
-    again = command("run", "--study", "listed", "--workers", "1")
+    again = command("run", "--study", "listed", "--trials", "1", "--workers", "1")
     assert "2 runs to go until each on or near the front has 3" in again.stdout
     assert "trial 0 run 2 complete; means now: accuracy " in again.stdout
     check(command, whole(make_command))
