@@ -61,7 +61,7 @@ def rows(sql: Sql, *, but: Collection[str] = frozenset()) -> dict[str, list[tupl
 # Columns of version 3, which are in the rows of its own dump, and of versions 4 and 5.
 NEW = {"deaths", "device_faults", "renewed_at", "lease_seconds", "suspected_at", "nonce"}
 NEWEST = {
-    *("stored_at", "repeats", "failure", "accuracy_spread", "accuracy_margin"),
+    *("stored_at", "repeats", "failure", "removed", "accuracy_spread", "accuracy_margin"),
     *("training_seconds_spread", "training_seconds_margin"),
 }
 # What SQLite makes of a type when it stores a value.
