@@ -18,11 +18,12 @@ from fastrcaps_search.store.failures import failure_values, storable
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import Failure, TrialRecord, TrialState
 from fastrcaps_search.store.spreads import VALUE_COLUMNS, mean_values, read_results
+from fastrcaps_search.store.summary import front_numbers
 from fastrcaps_search.store.sureness import near_front_numbers
 
 
 def due_repeats(trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord]:
-    """Trials that are to have one more run, those with the fewest first.
+    """Trials that are to have one more run, those with the fewest first, of them the front.
 
     They are the trials on or near the front that have not had so many runs. Which those are
     changes with every run: a first one tells how far the runs of a trial scatter, and so which
@@ -36,7 +37,10 @@ def due_repeats(trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord
         return []
     near = set(near_front_numbers(trials))
     due = [t for t in trials if t.number in near and len(t.ended_runs) < repeats]
-    return sorted(due, key=lambda trial: (len(trial.ended_runs), trial.number))
+    # After the first repeat the spread is a guess, and half the study may seem near: the front's
+    # own second runs tell better.
+    front = set(front_numbers(trials))
+    return sorted(due, key=lambda t: (len(t.ended_runs), t.number not in front, t.number))
 
 
 class DueRepeats:

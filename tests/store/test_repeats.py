@@ -130,6 +130,9 @@ class TestTurns:
         wide = trial(0, [(0.89, 4.5), (0.91, 5.5)])
         assert probabilities([wide, near, far])[1] > 0.1
         assert [t.number for t in due_repeats([wide, near, far], 2)] == [1]
+        # Of those with as many runs the front comes first.
+        quick = trial(7, [(0.3, 0.1)])
+        assert [t.number for t in due_repeats([wide, near, far, quick], 2)] == [7, 1]
         narrow = trial(0, [(0.9, 5.0), (0.9, 5.0)])
         assert due_repeats([narrow, near, far], 2) == []
         assert near_front_numbers([wide, near, far]) == [0, 1]
