@@ -20,11 +20,11 @@ from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.export import (
     Weights,
     require_free,
-    require_writer,
     torch_version,
     write_network,
 )
 from fastrcaps_search.training.network_record import NetworkRecord
+from fastrcaps_search.training.onnx_file import require_onnx
 
 NAMED = "the trial that was named"
 
@@ -75,7 +75,8 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
         DiskError: The folder cannot be written.
     """
     require_free(request.folder)
-    require_writer(onnx=request.onnx)
+    if request.onnx:
+        require_onnx()
     trials = store.trials(study)
     number, why = request.trial, NAMED
     if number is None:

@@ -50,7 +50,7 @@ class TrialTraining:
             results = [self._run(index).train() for index in runs]
         except Exception as error:
             _raise_unless_data(error)
-            failure = self._failure(error)
+            failure = failure_of(error, self._claimed, self._place.study)
             self._claimed.fail(failure)
             return failure
         values = Values(
@@ -71,9 +71,6 @@ class TrialTraining:
         return RunTraining(
             self._place, self._claimed, self._record, index, store=self._claimed.finish_run
         )
-
-    def _failure(self, error: Exception) -> Failure:
-        return failure_of(error, self._claimed, self._place.study)
 
 
 class RepeatTraining:

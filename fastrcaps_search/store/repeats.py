@@ -8,6 +8,7 @@ finished trial, keeps its first values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection
@@ -95,7 +96,7 @@ class ClaimedRepeat(ClaimedTrial):
             ends_trial: Whether the trial fails with it, as it does when any of its runs diverges.
         """
         table = schema.runs
-        facts = {"seed": seed, "bit_equal": 1, **_setting_values(setting)}
+        facts = {"seed": seed, "bit_equal": 1, **asdict(setting)}
         reason = storable(failure.message)
 
         def fail(connection: Connection) -> None:
@@ -117,7 +118,3 @@ class ClaimedRepeat(ClaimedTrial):
         table = schema.trials
         still = table.c.state == str(TrialState.COMPLETE)
         connection.execute(table.update().where(self._key(table), still).values(**values))
-
-
-def _setting_values(setting: RunSetting) -> dict[str, Any]:
-    return {name: getattr(setting, name) for name in RunSetting.__dataclass_fields__}

@@ -27,7 +27,7 @@ from fastrcaps_search.training.network_record import (
     WEIGHTS_FILE,
     NetworkRecord,
 )
-from fastrcaps_search.training.onnx_file import onnx_bytes, require_onnx
+from fastrcaps_search.training.onnx_file import onnx_bytes
 from fastrcaps_search.training.tensor_file import flush_folder, reason, write_tensors
 
 Weights = Mapping[str, Tensor]
@@ -55,16 +55,6 @@ def require_free(folder: Path) -> None:
     raise UsageError(
         f"--out must be a new or an empty folder, got {folder}, which is {found}; name another"
     )
-
-
-def require_writer(*, onnx: bool) -> None:
-    """Make sure that what was asked for can be written.
-
-    Raises:
-        UsageError: A package is missing.
-    """
-    if onnx:
-        require_onnx()
 
 
 def torch_version() -> str:

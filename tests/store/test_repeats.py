@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, tria
 if TYPE_CHECKING:
     from tests.store.conftest import DoorMaker, OptunaOpener, Sql
 
+Plan = Callable[[int], StudyRecord]
+
 BEHIND = (0.5, 9.0)
 ACCURATE = (0.9, 5.0)
 QUICK = (0.8, 2.0)
@@ -48,8 +51,16 @@ def train_all(make_door: DoorMaker, store: Store) -> Door:
     return door
 
 
-def plan(location: Location, definition: StudyDefinition, repeats: int) -> StudyRecord:
-    return enter_study(location, definition, seed=None, budget=4, repeats=repeats)
+@pytest.fixture
+def door(make_door: DoorMaker, store: Store) -> Door:
+    """The door to the study of these four trials."""
+    return train_all(make_door, store)
+
+
+@pytest.fixture
+def plan(location: Location, definition: StudyDefinition) -> Plan:
+    """Plans repeats."""
+    return lambda repeats: enter_study(location, definition, seed=None, budget=4, repeats=repeats)
 
 
 def repeat(door: Door, store: Store, result: tuple[float, float]) -> tuple[int, int]:
@@ -69,15 +80,9 @@ def repeat(door: Door, store: Store, result: tuple[float, float]) -> tuple[int, 
 
 class TestTurns:
     def test_the_front_is_repeated_until_each_has_as_many_runs_and_then_tested(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
+        self, plan: Plan, door: Door, store: Store, study: StudyRecord
     ) -> None:
-        door = train_all(make_door, store)
-        assert plan(location, definition, 3).repeats == 3
+        assert plan(3).repeats == 3
         # Equal runs: nothing behind the front comes near it.
         values = {1: ACCURATE, 2: QUICK, 3: MIDDLE}
         order = []
@@ -90,15 +95,9 @@ class TestTurns:
         assert [len(trial.results) for trial in store.trials(study)] == [1, 3, 3, 3]
 
     def test_two_workers_repeat_different_trials_and_wait_for_the_last(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
+        self, door: Door, plan: Plan, make_door: DoorMaker, store: Store
     ) -> None:
-        train_all(make_door, store)
-        plan(location, definition, 2)
+        plan(2)
         doors = [make_door(f"w{n}") for n in range(4)]
         admitted = [door.next() for door in doors]
         assert [each.duty for each in admitted] == [Duty.REPEAT] * 3 + [Duty.WAIT]
@@ -106,16 +105,10 @@ class TestTurns:
         assert doors[3].over() is None
 
     def test_new_trials_come_before_repeats_and_the_plan_only_grows(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
+        self, plan: Plan, door: Door, store: Store, location: Location, definition: StudyDefinition
     ) -> None:
-        door = train_all(make_door, store)
-        assert plan(location, definition, 4).repeats == 4
-        assert plan(location, definition, 2).repeats == 4
+        assert plan(4).repeats == 4
+        assert plan(2).repeats == 4
         enter_study(location, definition, seed=None, budget=5)
         assert claimed(door).number == 4
 
@@ -181,15 +174,9 @@ def trial(number: int, runs: list[tuple[float, float] | None]) -> TrialRecord:
 
 class TestValues:
     def test_they_are_means_with_spread_and_interval(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
+        self, plan: Plan, door: Door, store: Store, study: StudyRecord
     ) -> None:
-        door = train_all(make_door, store)
-        plan(location, definition, 3)
+        plan(3)
         repeat(door, store, (0.91, 6.0))
         repeat(door, store, QUICK)
         repeat(door, store, MIDDLE)
@@ -211,16 +198,9 @@ class TestValues:
         assert found.state is TrialState.COMPLETE
 
     def test_optuna_keeps_its_first_values_and_all_else_goes_by_the_means(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
-        open_optuna: OptunaOpener,
+        self, plan: Plan, door: Door, store: Store, study: StudyRecord, open_optuna: OptunaOpener
     ) -> None:
-        door = train_all(make_door, store)
-        plan(location, definition, 2)
+        plan(2)
         assert repeat(door, store, (0.1, 50.0)) == (1, 1)
         storage = open_optuna()
         theirs = storage.get_all_trials(storage.get_study_id_from_name("tiny"))
@@ -229,15 +209,9 @@ class TestValues:
         assert trial_of(store, study, 1).values == Values(0.5, 27.5, 10)
 
     def test_a_run_under_way_does_not_count(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
+        self, plan: Plan, door: Door, store: Store, study: StudyRecord
     ) -> None:
-        door = train_all(make_door, store)
-        plan(location, definition, 2)
+        plan(2)
         admitted = door.next()
         assert admitted.claim is not None
         under_way = ClaimedRepeat(store, admitted.claim)
@@ -250,15 +224,14 @@ class TestValues:
 
     def test_who_lost_the_trial_cannot_write_to_it(
         self,
+        plan: Plan,
+        door: Door,
         make_door: DoorMaker,
         store: Store,
         study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
         clock: Clock,
     ) -> None:
-        door = train_all(make_door, store)
-        plan(location, definition, 2)
+        plan(2)
         admitted = door.next()
         assert admitted.claim is not None
         late = ClaimedRepeat(store, admitted.claim)
@@ -279,17 +252,9 @@ class TestValues:
 
 class TestFailures:
     @pytest.fixture
-    def claim(
-        self,
-        make_door: DoorMaker,
-        store: Store,
-        study: StudyRecord,
-        location: Location,
-        definition: StudyDefinition,
-    ) -> ClaimedRepeat:
+    def claim(self, plan: Plan, door: Door, store: Store) -> ClaimedRepeat:
         """A claim to repeat trial 1."""
-        door = train_all(make_door, store)
-        plan(location, definition, 2)
+        plan(2)
         admitted = door.next()
         assert admitted.claim is not None
         return ClaimedRepeat(store, admitted.claim)
