@@ -7,11 +7,11 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from fastrcaps_search.cli import flags
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.place import Location, chosen_location
 
@@ -44,10 +44,7 @@ class Command:
 
 def version_line() -> str:
     """Name and version of the package."""
-    try:
-        return f"fastrcaps-search {metadata.version('fastrcaps-search')}"
-    except metadata.PackageNotFoundError:
-        return "fastrcaps-search (not installed)"
+    return f"fastrcaps-search {release()}"
 
 
 def location(arguments: argparse.Namespace) -> Location:

@@ -7,9 +7,9 @@ import os
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
@@ -81,14 +81,7 @@ _WRITERS: dict[Format, Callable[[StoredStudy, Format, datetime], bytes]] = {
 
 
 def _view(stored: StoredStudy, now: datetime) -> ReportView:
-    return report_view(stored, written_at=now, version=_version())
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fastrcaps-search")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+    return report_view(stored, written_at=now, version=release())
 
 
 def replace_file(path: Path, content: bytes) -> None:

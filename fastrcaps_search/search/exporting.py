@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
@@ -179,7 +179,7 @@ def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRe
         training_seconds=run.training_seconds or 0.0,
         setting=_setting(trial, run),
         versions={
-            "fastrcaps_search": _version(),
+            "fastrcaps_search": release(),
             "torch_trained": run.setting.torch_version,
             "torch_exported": torch_version(),
         },
@@ -191,10 +191,3 @@ def _setting(trial: TrialRecord, run: RunRecord) -> RunSetting:
     """Where the best epoch was trained and measured: a run may have gone on elsewhere."""
     epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
     return next((epoch.setting for epoch in epochs), run.setting)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fastrcaps-search")
-    except metadata.PackageNotFoundError:
-        return "not installed"
