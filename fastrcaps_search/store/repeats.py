@@ -7,7 +7,7 @@ finished trial, keeps its first values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,7 +23,11 @@ from fastrcaps_search.store.summary import front_numbers
 from fastrcaps_search.store.sureness import near_front_numbers
 
 
-def due_repeats(trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord]:
+def due_repeats(
+    trials: Sequence[TrialRecord],
+    repeats: int,
+    sureness: Mapping[int, float] | None = None,
+) -> list[TrialRecord]:
     """Trials that are to have one more run, those with the fewest first, of them the front.
 
     They are the trials on or near the front that have not had so many runs. Which those are
@@ -33,10 +37,11 @@ def due_repeats(trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord
     Args:
         trials: All trials of the study.
         repeats: Runs that each is to have in all, runs that failed included; 0 for none planned.
+        sureness: Probabilities of being on the front, where they are known.
     """
     if all(len(trial.ended_runs) >= repeats for trial in trials):
         return []
-    near = set(near_front_numbers(trials))
+    near = set(near_front_numbers(trials, sureness))
     due = [t for t in trials if t.number in near and len(t.ended_runs) < repeats]
     # After the first repeat the spread is a guess, and half the study may seem near: the front's
     # own second runs tell better.
@@ -58,9 +63,14 @@ class DueRepeats:
         return self._known[1]
 
 
-def repeats_left(trials: Sequence[TrialRecord], repeats: int) -> int:
-    """Runs that are still to be trained, as things stand."""
-    return sum(repeats - len(trial.ended_runs) for trial in due_repeats(trials, repeats))
+def repeats_left(
+    trials: Sequence[TrialRecord],
+    repeats: int,
+    sureness: Mapping[int, float] | None = None,
+) -> int:
+    """Runs that are still to be trained, as things stand; arguments as of :func:`due_repeats`."""
+    due = due_repeats(trials, repeats, sureness)
+    return sum(repeats - len(trial.ended_runs) for trial in due)
 
 
 def next_run(trial: TrialRecord) -> int:

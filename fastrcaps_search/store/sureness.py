@@ -28,10 +28,18 @@ def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
     return dict(zip(numbers, found, strict=True))
 
 
-def near_front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the trials on the front, and of those that may well belong there."""
+def near_front_numbers(
+    trials: Sequence[TrialRecord], sureness: Mapping[int, float] | None = None
+) -> list[int]:
+    """Numbers of the trials on the front, and of those that may well belong there.
+
+    Args:
+        trials: All trials of the study.
+        sureness: What :func:`probabilities` gives for them, where that is known.
+    """
     found = dict.fromkeys(front_numbers(trials))
-    found |= dict.fromkeys(n for n, sure in probabilities(trials).items() if sure >= NEAR)
+    known = probabilities(trials) if sureness is None else sureness
+    found |= dict.fromkeys(number for number, sure in known.items() if sure >= NEAR)
     return list(found)
 
 

@@ -161,7 +161,7 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
     order = front_numbers(records)
     plans = Plans(study.definition)
     sureness = probabilities(records)
-    left = repeats_left(records, study.repeats)
+    left = repeats_left(records, study.repeats, sureness)
     trials = _trials(stored, records, plans, frozenset(order), sureness)
     by_number = {trial.number: trial for trial in trials}
     front = tuple(by_number[number] for number in order)
