@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,8 @@ time.sleep = sleep
 
 def pytest_configure(config: pytest.Config) -> None:
     """Forgets what real runs of the caller use: stores, servers, and the slots of the cores."""
+    # A shell starts background jobs with SIGINT ignored, which their children would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in list(os.environ):
         if name == "FASTRCAPS_STORAGE" or name.startswith("PG"):
             del os.environ[name]

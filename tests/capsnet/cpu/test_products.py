@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -82,11 +83,22 @@ def test_an_amd_processor_takes_the_switch_if_exact(monkeypatch: pytest.MonkeyPa
         assert choose_products(Precision.FP32) is chosen
 
 
-def test_bf16_needs_a_torch_with_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unmeasured() -> Iterator[None]:
+    """What was measured of this machine is forgotten before and after."""
+    is_exact_switched.cache_clear()
+    yield
+    is_exact_switched.cache_clear()
+
+
+@pytest.mark.usefixtures("unmeasured")
+@pytest.mark.parametrize("amd", [True, False])
+def test_bf16_needs_a_torch_with_the_switch(monkeypatch: pytest.MonkeyPatch, amd: bool) -> None:
     assert has_switch()
     monkeypatch.setattr(torch.backends.mkldnn, "matmul", object())
+    monkeypatch.setattr(module, "_is_amd", lambda: amd)
     assert not has_switch()
-    assert not module.is_exact_switched.__wrapped__()
+    assert not is_exact_switched()
     assert choose_products(Precision.FP32) is Products.MKL
     with pytest.raises(ValueError, match=r"^precision bf16 must have torch 2.9 or newer on a CPU"):
         choose_products(Precision.BF16)
