@@ -32,31 +32,43 @@ class Convolution(nn.Conv2d):
 
     rounded = False
 
-    def forward(self, x: Tensor) -> Tensor:
-        """As ``nn.Conv2d``; bfloat16 if ``rounded`` and in training mode."""
-        if not (self.rounded and self.training):
-            return super().forward(x)
-        bias = None if self.bias is None else self.bias.bfloat16()
-        return F.conv2d(x.bfloat16(), self.weight.bfloat16(), bias, self.stride)
+    def forward(self, x: Tensor, *, biased: bool = True) -> Tensor:
+        """As ``nn.Conv2d``, the bias added if ``biased``; bfloat16 if ``rounded`` in training."""
+        weight, bias = self.weight, self.bias if biased else None
+        if self.rounded and self.training:
+            x, weight = x.bfloat16(), weight.bfloat16()
+            bias = None if bias is None else bias.bfloat16()
+        return F.conv2d(x, weight, bias, self.stride)
 
 
 class PrimaryCapsules(nn.Module):
-    """Capsules of ``types`` x 8D from a 9x9 convolution with stride 2, squashed.
+    """Capsules of ``types`` x 8D: the squash of ``coupling * convolution + bias``.
+
+    In Sabour's published code, and in that of FasTrCaps' authors, this layer is a capsule layer
+    with one routing iteration: its logits are equal, so that each of the T types is coupled with
+    1/T. Without that factor Adam's first steps blow the capsules up to length 1, where they say
+    nothing of the image: with shared weights, or at batch 1, most networks never learn.
 
     Args:
         in_channels: Channels of the feature map.
-        types: Capsule types; channel ``type * 8 + dim`` holds one dimension of one type.
+        types: T, capsule types; channel ``type * 8 + dim`` holds one dimension of one type.
+
+    Attributes:
+        coupling: 1/T, the coupling coefficient of one routing iteration with equal logits.
     """
 
     def __init__(self, in_channels: int, *, types: int) -> None:
         super().__init__()
         self.types = types
+        self.coupling = 1.0 / types
         self.convolution = Convolution(in_channels, types * PRIMARY_SIZE, KERNEL, STRIDE)
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, C, 20, 20] to capsules [B, types * 36, 8], index type * 36 + position."""
-        # From here on in the precision of the weights, whatever the convolution rounded.
-        s = self.convolution(features).to(self.convolution.weight.dtype)
+        products = self.convolution(features, biased=False)
+        assert self.convolution.bias is not None  # nn.Conv2d's may be None
+        # From here on in the precision of the bias, whatever the convolution rounded.
+        s = torch.add(self.convolution.bias.view(-1, 1, 1), products, alpha=self.coupling)
         s = s.view(-1, self.types, PRIMARY_SIZE, POSITIONS)
         # Squash before the transposition: 36 neighbours in memory share each vector operation.
         return squash(s, dim=2).transpose(2, 3).reshape(-1, self.types * POSITIONS, PRIMARY_SIZE)

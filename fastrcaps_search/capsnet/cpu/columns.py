@@ -30,15 +30,19 @@ class Columns:
         buffers: Memory.
         weights: The network's weights.
         batch: B.
+        coupling: Factor of the primary convolution, but not of its bias.
     """
 
     position_first = False
     """Sums are [B, 36, O]."""
 
-    def __init__(self, buffers: Buffers, weights: Weights, *, batch: int) -> None:
+    def __init__(
+        self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float
+    ) -> None:
         B, (_, C, O) = batch, weights[PRIMARY].shape
         self._buffers = buffers
         self._weights = weights
+        self._coupling = coupling
         self._sizes = B, C, O
         self._image_columns = buffers("image columns", B * 400, 81)
         self._features = buffers("features", B * 400, C)
@@ -60,7 +64,8 @@ class Columns:
         torch.addmm(self._bias, self._image_columns, self._filters, out=self._features).relu_()
         for patches, windows in self._unfolding:
             patches.copy_(windows)
-        torch.addmm(self._kernel_bias, self._patches, self._kernel, out=self._sums)
+        bias, kernel = self._kernel_bias, self._kernel
+        torch.addmm(bias, self._patches, kernel, alpha=self._coupling, out=self._sums)
         return self._sums.view(B, 36, O)
 
     def plan_backward(self, gradient: Tensor, adam: Adam) -> None:
@@ -101,6 +106,9 @@ class Columns:
     def backward(self) -> None:
         """Update both convolutions."""
         _, C, _ = self._sizes
+        torch.sum(self._rows, 0, out=self._bias_gradient)
+        self._update_bias()
+        self._rows.mul_(self._coupling)
         self._strips.zero_()
         for kernel, unfolded, across in self._folding:
             torch.mm(self._rows, kernel, out=unfolded)
@@ -112,8 +120,6 @@ class Columns:
         for patches, part, update in self._blocks:
             torch.mm(patches, self._rows, out=part)
             update()
-        torch.sum(self._rows, 0, out=self._bias_gradient)
-        self._update_bias()
         gradient = self._buffers("rectified gradients", *self._features.shape)
         before_relu(self._folded.view(-1, C), self._features, out=gradient)
         self._first.begin()

@@ -61,17 +61,22 @@ class Fourier:
         buffers: Memory.
         weights: The network's weights.
         batch: B.
+        coupling: Factor of the primary convolution, but not of its bias.
     """
 
     position_first = True
     """Sums are [36, B, O]."""
 
-    def __init__(self, buffers: Buffers, weights: Weights, *, batch: int) -> None:
+    def __init__(
+        self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float
+    ) -> None:
         B, (_, C, O) = batch, weights[PRIMARY].shape
         self._buffers = buffers
         self._weights = weights
         self._sizes = B, C, O
         self._matrices = transforms(weights.values.dtype)
+        # Both ways, so that the gradients of features and kernel have the factor too.
+        self._output = coupling * self._matrices.output
         self._frequencies = buffers("frequencies", PRODUCTS, B, PHASES * C)
         self._kernel = buffers("kernel", PRODUCTS, PHASES * C, O)
         self._products = buffers("products", PRODUCTS, B, O)
@@ -104,7 +109,7 @@ class Fourier:
             self._to_frequencies(part.features.view(POSITIONS, -1), part.frequencies)
         torch.bmm(self._frequencies, self._kernel, out=self._products)
         sums = self._sums.view(36, -1)
-        torch.mm(self._matrices.output, self._products.view(PRODUCTS, -1), out=sums)
+        torch.mm(self._output, self._products.view(PRODUCTS, -1), out=sums)
         return self._sums.add_(self._kernel_bias)
 
     def plan_backward(self, gradient: Tensor, adam: Adam) -> None:
@@ -133,7 +138,7 @@ class Fourier:
         """Update both convolutions."""
         gradient, products, kernel = self._gradient, self._products, self._kernel
         rows = gradient.view(36, -1)
-        torch.mm(self._matrices.output.t(), rows, out=products.view(PRODUCTS, -1))
+        torch.mm(self._output.t(), rows, out=products.view(PRODUCTS, -1))
         torch.bmm(products, kernel.transpose(1, 2), out=self._moved)
         # The kernel's gradient takes the place of the kernel, which is not read again.
         torch.bmm(self._frequencies.transpose(1, 2), products, out=kernel)

@@ -66,10 +66,9 @@ class Workspace:
     ) -> None:
         self._products = products
         form = form or choose_form(batch=batch, products=products)
-        self._convolutions: Fourier | Columns = (
-            Fourier(buffers, weights, batch=batch)
-            if form is Form.FOURIER
-            else Columns(buffers, weights, batch=batch)
+        convolutions = Fourier if form is Form.FOURIER else Columns
+        self._convolutions: Fourier | Columns = convolutions(
+            buffers, weights, batch=batch, coupling=network.primary_capsules.coupling
         )
         self._routing = Routing(
             buffers,
