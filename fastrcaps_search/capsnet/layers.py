@@ -1,6 +1,7 @@
 """Primary and class capsules as modules that own their weights.
 
-Letters: B batch, I primary capsules.
+Letters: B batch, I primary capsules. The repository's docs/differences.md lists what differs
+from the paper and from its authors' code, here and in losses, LeNet5, shifts and schedules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Losses of both networks, each a mean over the batch."""
+"""Losses of both networks, each a mean over the batch.
+
+The formulas are those of Sabour's text; in both published programs the reconstruction counts more
+(docs/differences.md of the repository).
+"""
 
 from __future__ import annotations
 

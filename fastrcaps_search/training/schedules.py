@@ -3,7 +3,7 @@
 Progress is counted in samples, so that a batch-size switch never makes the rate jump: a step of
 the formulas is ``samples / batch_size`` of the study (with a constant batch that divides the
 training split this is the optimiser's own step). Equations are those of FasTrCaps (IJCNN 2020,
-arXiv 1905.10142).
+arXiv 1905.10142); docs/differences.md of the repository says where its authors' code differs.
 """
 
 from __future__ import annotations

@@ -8,14 +8,17 @@ import pytest
 
 import fastrcaps_search
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "reports/README.md")
+ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = (*ROOT_DOCUMENTS, "reports/README.md", "docs/differences.md")
 COMMANDS = {
     *("run", "worker", "status", "trials", "front"),
     *("select", "export", "evaluate"),
     *("report", "studies", "doctor"),
 }
 # The paths in backquotes that name something of the checkout; the rest are made by a run.
-IN_CHECKOUT = re.compile(r"`((?:fastrcaps_search|studies|tests|\.ci)/[^`\s]*|[a-z]+\.(?:cfg|py))`")
+IN_CHECKOUT = re.compile(
+    r"`((?:fastrcaps_search|studies|docs|tests|\.ci)/[^`\s]*|[a-z]+\.(?:cfg|py))`"
+)
 
 
 @pytest.fixture(params=DOCUMENTS)

@@ -95,7 +95,7 @@ def test_the_sdist_holds_the_package_the_studies_the_tests_and_the_documents(
     expected = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "setup.py", "setup.cfg"}
     assert expected <= names
     assert {"tests/run", "tests/quickstart", "tests/postgres.py"} <= names
-    assert "studies/mnist.toml" in names
+    assert {"studies/mnist.toml", "docs/differences.md"} <= names
 
 
 def test_the_wheel_asks_for_what_the_package_imports(wheel: Path) -> None:

@@ -130,9 +130,10 @@ def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, A
 
 
 def _words(point: PaperPoint, axis: TimeAxis) -> str:
+    runs = "one run" if point.runs == 1 else f"mean of {point.runs} runs"
     lines = [
         f"<b>paper: {label(point.name)}</b>",
-        f"accuracy {100 * point.accuracy:.2f}\u00a0%, mean of five runs",
+        f"accuracy {100 * point.accuracy:.2f}\u00a0%, {runs}",
         f"epoch {point.positions[TimeAxis.EPOCHS]:g}, {point.parameters:,} parameters",
     ]
     if axis in (TimeAxis.SECONDS, TimeAxis.PAPER):

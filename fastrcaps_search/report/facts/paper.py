@@ -21,10 +21,11 @@ LENET5_PARAMETERS = 61_706
 
 @dataclass(frozen=True, slots=True)
 class PaperPoint:
-    """One published training, a mean of five.
+    """One published figure: a training, or the mean of several.
 
     Attributes:
         name: The paper's name of it.
+        runs: Trainings that it is the mean of.
         accuracy: Highest test accuracy over the epochs, a fraction.
         parameters: Learned parameters, without the paper's coupling coefficients.
         positions: Training time in the measures that the paper gives. Its seconds are the epoch
@@ -32,6 +33,7 @@ class PaperPoint:
     """
 
     name: str
+    runs: int
     accuracy: float
     parameters: int
     positions: Mapping[TimeAxis, float]
@@ -39,13 +41,27 @@ class PaperPoint:
 
 def paper_points(definition: StudyDefinition) -> tuple[PaperPoint, ...]:
     """The points for the study's images and kind of network; the paper has no others."""
-    figures = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
+    figures, (images, network) = published(), table_names(definition)
+    return tuple(
+        _point(figures, network, row, runs=figures["runs"][images][network])
+        for row in figures[images].get(network, ())
+    )
+
+
+def published() -> dict[str, Any]:
+    """The file of the paper's figures."""
+    return tomllib.loads(FIGURES.read_text(encoding="utf-8"))
+
+
+def table_names(definition: StudyDefinition) -> tuple[str, str]:
+    """Under which images and which network the file has the figures to set beside a study."""
     images = "fashion_mnist" if definition.data_set is DataSet.FASHION_MNIST else "mnist"
-    network = "lenet5" if definition.network is Network.LENET5 else "capsnet"
-    return tuple(_point(figures, network, row) for row in figures[images].get(network, ()))
+    return images, "lenet5" if definition.network is Network.LENET5 else "capsnet"
 
 
-def _point(figures: Mapping[str, Any], network: str, row: Mapping[str, Any]) -> PaperPoint:
+def _point(
+    figures: Mapping[str, Any], network: str, row: Mapping[str, Any], *, runs: int
+) -> PaperPoint:
     epochs = float(row["epoch_of_max"])
     positions = {TimeAxis.EPOCHS: epochs, TimeAxis.SAMPLES: epochs * TRAIN_IMAGES}
     per_epoch = row.get("figure_seconds_per_epoch")
@@ -55,6 +71,7 @@ def _point(figures: Mapping[str, Any], network: str, row: Mapping[str, Any]) -> 
         positions[TimeAxis.SECONDS] = positions[TimeAxis.PAPER] = epochs * per_epoch
     return PaperPoint(
         name=row["name"],
+        runs=runs,
         accuracy=row["accuracy"] / 100,
         parameters=_parameters(figures["parameters"], network, row["name"]),
         positions=positions,

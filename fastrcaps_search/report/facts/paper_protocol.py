@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -18,13 +17,11 @@ from fastrcaps_search.definition.choices import (
 )
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.facts.paper import FIGURES, TRAIN_IMAGES
+from fastrcaps_search.report.facts.paper import TRAIN_IMAGES, published, table_names
 
 BASELINE = "fixed"
 """The configuration that the paper measures the others against."""
 PAPER_EPOCHS = 30
-PAPER_RUNS = 5
-"""The paper's figures are means of so many runs, printed without their spread."""
 _BATCH, _EXPONENT, _BOUNDARY = 16, 4, 3
 _HIGH_RATE, _LOW_RATE = 1e-3, 1e-4
 
@@ -121,10 +118,18 @@ def _policy_name(definition: StudyDefinition, parameters: TrialParameters) -> st
 
 def published_figures(definition: StudyDefinition) -> dict[str, dict[Measure, float]]:
     """The paper's figures for the study's network and images, by name and in its order."""
-    figures = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
-    images = "fashion_mnist" if definition.data_set is DataSet.FASHION_MNIST else "mnist"
-    rows = {row["name"]: row for row in figures[images].get(str(definition.network), ())}
+    images, network = table_names(definition)
+    rows = {row["name"]: row for row in published()[images].get(network, ())}
     return {name: _published(row, rows[BASELINE]) for name, row in rows.items()}
+
+
+def published_runs(definition: StudyDefinition) -> int:
+    """Trainings behind each of the paper's figures for the study's network and images.
+
+    The paper prints no spread beside them. It has no LeNet5 on Fashion-MNIST.
+    """
+    images, network = table_names(definition)
+    return int(published()["runs"][images][network])
 
 
 def _published(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[Measure, float]:

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fastrcaps_search.definition.choices import Network
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.paper_protocol import (
-    PAPER_RUNS,
     Measure,
     follows_paper,
     published_figures,
+    published_runs,
 )
 from fastrcaps_search.report.facts.paper_runs import DIGITS, Trained, trained_configurations
 from fastrcaps_search.store.records import TrialRecord
@@ -82,12 +83,16 @@ class Comparison:
 
     Attributes:
         rows: The paper's configurations, in its order.
+        network: What was trained.
+        paper_runs: Trainings behind each of the paper's figures.
         repeated: How many of them we trained more than once: what the errors rest on.
         sharing: Fewest and most workers on one device while ours were trained.
         devices: Names of our devices.
     """
 
     rows: tuple[ComparisonRow, ...]
+    network: Network
+    paper_runs: int
     repeated: int
     sharing: tuple[int, int]
     devices: tuple[str, ...]
@@ -123,11 +128,21 @@ def comparison(definition: StudyDefinition, trials: Iterable[TrialRecord]) -> Co
         for measure in Measure
     }
     epochs = [epoch for own in trained.values() for epoch in own.record.epochs]
+    paper_runs = published_runs(definition)
     return Comparison(
         rows=tuple(
-            _row(name, trained.get(name), samples.get(name, {}), deviations, paper=paper)
+            _row(
+                name,
+                trained.get(name),
+                samples.get(name, {}),
+                deviations,
+                paper=paper,
+                paper_runs=paper_runs,
+            )
             for name, paper in published.items()
         ),
+        network=definition.network,
+        paper_runs=paper_runs,
         repeated=sum(len(own.curves) > 1 for own in trained.values()),
         sharing=(min(epoch.sharing for epoch in epochs), max(epoch.sharing for epoch in epochs)),
         devices=tuple(dict.fromkeys(epoch.setting.device_name for epoch in epochs)),
@@ -145,14 +160,19 @@ def _pooled_deviation(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def _quantity(
-    runs: Sequence[float], deviation: float | None, mean_curve: float | None, paper: float | None
+    runs: Sequence[float],
+    deviation: float | None,
+    mean_curve: float | None,
+    *,
+    paper: float | None,
+    paper_runs: int,
 ) -> Quantity:
     ours = statistics.mean(runs) if runs else None
     if ours is None or deviation is None:
         return Quantity(ours, None, mean_curve, paper, None)
     distance = None
     if paper is not None:
-        error = deviation * math.sqrt(1 / len(runs) + 1 / PAPER_RUNS)
+        error = deviation * math.sqrt(1 / len(runs) + 1 / paper_runs)
         apart = round(abs(ours - paper), DIGITS)
         distance = apart / error if error else (math.inf if apart else 0.0)
     return Quantity(ours, deviation / math.sqrt(len(runs)), mean_curve, paper, distance)
@@ -165,6 +185,7 @@ def _row(
     deviations: Mapping[Measure, float | None],
     *,
     paper: Mapping[Measure, float],
+    paper_runs: int,
 ) -> ComparisonRow:
     curve = {} if own is None else own.of_mean_curve()
     pairs = [] if own is None else own.pairs
@@ -175,7 +196,13 @@ def _row(
         paired=len(pairs),
         reached=sum(run.first_reaching(other.highest) is not None for run, other in pairs),
         quantities={
-            key: _quantity(samples.get(key, ()), deviations[key], curve.get(key), paper.get(key))
+            key: _quantity(
+                samples.get(key, ()),
+                deviations[key],
+                curve.get(key),
+                paper=paper.get(key),
+                paper_runs=paper_runs,
+            )
             for key in Measure
         },
     )

@@ -237,7 +237,7 @@ def test_the_paper_is_laid_over_where_it_gives_figures(view: Callable[[str], Rep
     words = trace["hovertext"][0].split("<br>")
     assert words == [
         "<b>paper: fixed</b>",
-        "accuracy 99.37\u00a0%, mean of five runs",
+        "accuracy 99.37\u00a0%, mean of 5 runs",
         "epoch 29, 8,215,728 parameters",
         "8,700 s on two Nvidia GTX 1080 Ti",
     ]
