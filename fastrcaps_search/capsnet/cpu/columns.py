@@ -36,9 +36,7 @@ class Columns:
     position_first = False
     """Sums are [B, 36, O]."""
 
-    def __init__(
-        self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float
-    ) -> None:
+    def __init__(self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float) -> None:
         B, (_, C, O) = batch, weights[PRIMARY].shape
         self._buffers = buffers
         self._weights = weights

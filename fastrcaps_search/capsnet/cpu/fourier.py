@@ -67,9 +67,7 @@ class Fourier:
     position_first = True
     """Sums are [36, B, O]."""
 
-    def __init__(
-        self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float
-    ) -> None:
+    def __init__(self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float) -> None:
         B, (_, C, O) = batch, weights[PRIMARY].shape
         self._buffers = buffers
         self._weights = weights
