@@ -151,8 +151,9 @@ def test_initial_weights() -> None:
     assert weight.mean().item() == pytest.approx(0.0, abs=0.0008)
     assert weight.abs().max().item() > 0.4  # normal, not uniform: that would end at 0.17
     assert torch.count_nonzero(network.class_capsules.bias) == 0
-    # torch's own: uniform within 1 / sqrt(fan in), whose deviation is bound / sqrt(3).
-    bound = 1 / math.sqrt(64 * 81)
+    # Torch's own are uniform within 1 / sqrt(fan in), whose deviation is bound / sqrt(3); these
+    # are eight times as large, as the eight types are coupled with 1/8.
+    bound = 8 / math.sqrt(64 * 81)
     convolution = network.primary_capsules.convolution.weight
     assert convolution.abs().max().item() == pytest.approx(bound, rel=0.001)
     assert convolution.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
@@ -297,7 +298,7 @@ def test_lenet_pads_to_32_and_reports_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "lr"), [(Network.CAPSNET_NARROW, 3e-4), (Network.LENET5, 3e-3)]
+    ("network", "lr"), [(Network.CAPSNET_NARROW, 2e-3), (Network.LENET5, 3e-3)]
 )
 def test_a_few_steps_learn_ten_bars(network: Network, lr: float) -> None:
     torch.manual_seed(0)

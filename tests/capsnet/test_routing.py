@@ -253,9 +253,9 @@ def test_primary_capsule_is_type_times_36_plus_position_with_8_neighbouring_chan
     layer = PrimaryCapsules(3, types=2).double()
     features = torch.randn(2, 3, 20, 20, dtype=torch.float64)
     capsules = layer(features)
-    maps = torch.nn.functional.conv2d(
-        features, layer.convolution.weight, layer.convolution.bias, stride=2
-    )
+    # With two types each is coupled with a half; the bias is not.
+    weight, bias = layer.convolution.weight, layer.convolution.bias
+    maps = torch.nn.functional.conv2d(features, weight / 2, bias, stride=2)
     assert capsules.shape == (2, 72, 8)
     for kind, row, column in ((0, 0, 0), (0, 2, 5), (1, 5, 1)):
         s = [maps[1, kind * 8 + dim, row, column].item() for dim in range(8)]
