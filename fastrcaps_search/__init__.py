@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fastrcaps_search.api import (
+        compare_trials,
         export_network,
         read_front,
         read_status,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "FastrcapsError": "errors",
     "StudyDefinition": "definition.study",
+    "compare_trials": "api",
     "export_network": "api",
     "load_network": "training.exported",
     "load_study": "definition.load",
@@ -39,6 +41,7 @@ _HOMES = {
 __all__ = [
     "FastrcapsError",
     "StudyDefinition",
+    "compare_trials",
     "export_network",
     "load_network",
     "load_study",

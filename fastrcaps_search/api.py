@@ -16,6 +16,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.requests import RunRequest, asked_study
+from fastrcaps_search.store.comparing import comparison_row
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
@@ -142,6 +143,29 @@ def select_trial(
     """
     criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
     return select_row(front_rows(_read(study, storage)[1]), criteria)
+
+
+def compare_trials(
+    study: str, first: int, second: int, *, storage: str | None = None
+) -> dict[str, Any]:
+    """How the networks of two complete trials differ on the evaluation images.
+
+    Of each trial it is the run of highest accuracy, as ``export`` hands it out: the answer speaks
+    of these two networks and of such images, not of their configurations.
+
+    Returns:
+        What ``compare --json`` prints: ``networks`` with ``trial``, ``run``, ``accuracy`` and
+        ``only``, the number of images that only this one has right; ``difference`` of the
+        accuracies, ``low`` and ``high`` of its 95 % interval, and ``p_value`` of McNemar's test.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    store = Store.reading(chosen_location(storage))
+    try:
+        return comparison_row(store, store.study(stored_name(study)), first, second)
+    finally:
+        store.close()
 
 
 def export_network(

@@ -94,16 +94,21 @@ class RunResult:
         training_seconds: Sum up to and including the best epoch.
         parameters: Learned parameters.
         best_epoch: The earliest epoch with that accuracy.
+        hits: Which evaluation images its weights have right: a bit each, the first image's the
+            highest of the first byte, zeros behind the last; ``None`` where it is not known.
     """
 
     accuracy: float
     training_seconds: float
     parameters: int
     best_epoch: int
+    hits: bytes | None = None
 
     @classmethod
-    def from_epochs(cls, epochs: Sequence[EpochMetrics], *, parameters: int) -> RunResult:
-        """Values of a run from all its epochs, in order.
+    def from_epochs(
+        cls, epochs: Sequence[EpochMetrics], *, parameters: int, hits: bytes | None = None
+    ) -> RunResult:
+        """Values of a run from all its epochs, in order, and the hits of the best one.
 
         Raises:
             ValueError: No epochs.
@@ -115,4 +120,5 @@ class RunResult:
             training_seconds=seconds,
             parameters=parameters,
             best_epoch=best.epoch,
+            hits=hits,
         )

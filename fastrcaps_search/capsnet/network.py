@@ -25,19 +25,7 @@ from fastrcaps_search.capsnet.loss import (
 )
 from fastrcaps_search.capsnet.routing import safe_length
 from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
-
-
-class Width(NamedTuple):
-    """Size of a CapsNet: channels of the first convolution, types of primary capsules."""
-
-    channels: int
-    types: int
-
-
-WIDTHS = {
-    Network.CAPSNET: Width(channels=256, types=32),  # Sabour et al. 2017, section 4
-    Network.CAPSNET_NARROW: Width(channels=64, types=8),
-}
+from fastrcaps_search.definition.sizes import WIDTHS, Width
 
 
 class CapsNetOutput(NamedTuple):

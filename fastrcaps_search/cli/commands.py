@@ -115,6 +115,13 @@ COMMANDS = (
         "select",
     ),
     Command(
+        "compare",
+        "Say how two trials differ on the same images, and how sure that is.",
+        "compare 3 7 --study mnist-mini",
+        flags.compare,
+        "compare",
+    ),
+    Command(
         "export",
         "Write the trained network of a trial into a folder, ready to be used anywhere.",
         "export --study mnist-mini --prefer knee --out network",

@@ -187,6 +187,18 @@ def select(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def compare(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``compare``."""
+    parser.add_argument(
+        "trials",
+        metavar="K",
+        nargs=2,
+        type=whole(0, MOST_TRIALS),
+        help="numbers of two complete trials",
+    )
+    stored(parser)
+
+
 def status(parser: argparse.ArgumentParser) -> None:
     """Flags of ``status``."""
     stored(parser)

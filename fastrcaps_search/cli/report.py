@@ -11,6 +11,7 @@ from pathlib import Path
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import StoreUnavailableError, UsageError
+from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.facts.view import StoredStudy
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.write import write_report
@@ -18,6 +19,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import DEFAULT_STORAGE, Location
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import front_numbers
 
 FOLDER = "reports"
 PAUSE_SECONDS = 2.0
@@ -98,13 +100,15 @@ def read_study(location: Location, name: str) -> StoredStudy:
     store = Store.reading(location)
     try:
         study = store.study(name)
+        trials = store.trials(study, epochs=True)
         return StoredStudy(
             study=study,
-            trials=store.trials(study, epochs=True),
+            trials=trials,
             leases=live_leases(store.leases(study)),
             claims=store.claims(study),
             storage=_storage_words(location),
             possible=configuration_count(study.definition),
+            hits=store.hits(study, front_numbers(trials)[:MOST_SHOWN]),
         )
     finally:
         store.close()

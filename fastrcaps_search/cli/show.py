@@ -52,12 +52,13 @@ def status(arguments: argparse.Namespace) -> int:
         f"({summary.complete} complete, {summary.stopped} stopped early, "
         f"{summary.failed} failed), {summary.running} running"
     )
-    if summary.hypervolume is not None and summary.reference_point is not None:
-        point = summary.reference_point
+    if summary.hypervolume is not None and summary.box is not None:
+        box = summary.box
         print(
-            f"hypervolume {summary.hypervolume:.4f} of the box below accuracy "
-            f"{point['accuracy']:.4f}, {point['training_seconds']:.1f} s, "
-            f"{point['parameters']:,.0f} parameters"
+            f"hypervolume {summary.hypervolume:.4f} of the box from accuracy "
+            f"{box.accuracy[0]:.4f} to {box.accuracy[1]:g}, {box.training_seconds[0]:.4g} to "
+            f"{box.training_seconds[1]:.4g} s, {box.parameters[0]:,.0f} to "
+            f"{box.parameters[1]:,.0f} parameters"
         )
     if summary.finished < summary.budget:
         print(f"time left: {output.duration(summary.eta_seconds)}")
@@ -128,5 +129,5 @@ def _status_json(
         ],
         "hypervolume": summary.hypervolume,
         "eta_seconds": summary.eta_seconds,
-        "reference_point": summary.reference_point,
+        "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
     }

@@ -40,6 +40,8 @@ def page(view: ReportView) -> str:
         percent=text.percent,
         share=text.share,
         margin=text.margin,
+        points=text.points,
+        p_value=text.p_value,
         seconds=text.seconds,
         seconds_margin=text.seconds_margin,
         count=text.count,

@@ -27,6 +27,16 @@ def margin(fraction: float) -> str:
     return f"±\u00a0{100 * fraction:.2f}"
 
 
+def points(fraction: float) -> str:
+    """A difference of two fractions in per cent, with its sign: ``-0.31``."""
+    return f"{100 * fraction:+.2f}"
+
+
+def p_value(value: float) -> str:
+    """A p-value with two digits, or what it is below."""
+    return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
+
+
 def seconds_margin(value: float, mean: float) -> str:
     """The same for seconds, with as many digits as their mean has."""
     return f"±\u00a0{value:,.{_decimals(mean)}f}"

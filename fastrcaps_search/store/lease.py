@@ -15,6 +15,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.box import fix_box
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.failures import failure_values
 from fastrcaps_search.store.holders import LeaseRecord
@@ -214,7 +215,11 @@ class ClaimedTrial:
             before = before.where(table.c[name] == value)
 
         def finish(connection: Connection) -> None:
-            spreads = self._spreads(connection) if state is TrialState.COMPLETE else {}
+            spreads = {}
+            if state is TrialState.COMPLETE:
+                # First the study's row, as who claims does: two locks in two orders would block.
+                fix_box(connection, **self._values(), seconds=values["training_seconds"])
+                spreads = self._spreads(connection)
             done = connection.execute(
                 end.values(state=str(state), finished_at=now(), **values, **spreads)
             )

@@ -96,7 +96,8 @@ def read_trials(
         return connection.execute(query.order_by(*(table.c[name] for name in order)))
 
     runs: dict[int, list[RunRecord]] = defaultdict(list)
-    for row in rows(schema.runs, "number", "run"):
+    names = tuple(name for name in schema.runs.c.keys() if name != "hits")  # noqa: SIM118
+    for row in rows(schema.runs, "number", "run", names=names):
         runs[row.number].append(_run(row))
     stored: dict[int, list[EpochRecord]] = {}
     if epochs:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 
 
@@ -62,6 +63,7 @@ class StudyRecord:
         budget: The largest number of trials asked for.
         created_at: Seconds since 1970, on the database's clock.
         repeats: Runs that each trial on or near the front is to have; 0 for none planned.
+        box: In which the hypervolume is measured, from the first complete trial on.
     """
 
     study_id: int
@@ -72,6 +74,7 @@ class StudyRecord:
     budget: int
     created_at: float
     repeats: int = 0
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,15 @@ class TrialRecord:
     def results(self) -> tuple[RunRecord, ...]:
         """The runs that its values are means of."""
         return tuple(run for run in self.runs if run.accuracy is not None)
+
+    @property
+    def best_run(self) -> RunRecord | None:
+        """The run that ``export`` hands out: of highest accuracy, the first of equal ones.
+
+        One whose network is kept, where there is any.
+        """
+        kept = [run for run in self.results if not run.removed] or self.results
+        return max(kept, key=lambda run: (run.accuracy or 0.0, -run.run), default=None)
 
     @property
     def untested(self) -> tuple[RunRecord, ...]:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     Float,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -35,6 +36,8 @@ studies = Table(
     Column("created_at", Float, nullable=False),
     # Runs that each trial on or near the front is to have; 0 for none planned.
     Column("repeats", Integer, nullable=False, server_default="0"),
+    # Of the hypervolume: JSON, from the first complete trial on.
+    Column("box", Text),
 )
 
 
@@ -130,6 +133,8 @@ runs = Table(
     Column("best_epoch", Integer),
     Column("parameters", Integer),
     Column("test_accuracy", Float),
+    # Which evaluation images the best epoch's weights have right, a bit each: read on its own.
+    Column("hits", LargeBinary),
     # Why a planned repeat ended without a result.
     Column("failure", Text),
     # Whether its network was removed, as its trial had left the front.

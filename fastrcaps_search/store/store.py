@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, select
@@ -15,6 +15,7 @@ from fastrcaps_search.errors import (
     StoreError,
     StudyNotFoundError,
 )
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
@@ -175,6 +176,22 @@ class Store:
             )
         )
 
+    def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:
+        """Which evaluation images each run has right, by trial and run; see ``RunResult``.
+
+        Args:
+            study: The study.
+            numbers: Only runs of these trials; those of unknown hits are left out.
+        """
+        table = schema.runs
+        query = select(table.c.number, table.c.run, table.c.hits).where(
+            table.c.study_id == study.study_id,
+            table.c.number.in_(numbers),
+            table.c.hits.is_not(None),
+        )
+        rows = self.do(lambda connection: connection.execute(query).all())
+        return {(row.number, row.run): row.hits for row in rows}
+
 
 def _study(row: Row[Any], location: Location) -> StudyRecord:
     try:
@@ -192,4 +209,5 @@ def _study(row: Row[Any], location: Location) -> StudyRecord:
         budget=row.budget,
         created_at=row.created_at,
         repeats=row.repeats or 0,
+        box=None if row.box is None else Box.from_dict(json.loads(row.box)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
+from fastrcaps_search.definition.objective import MAXIMISE
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
-from fastrcaps_search.front.hypervolume import hypervolume_fraction, reference_point
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
@@ -37,9 +36,10 @@ class StudySummary:
         stopped: Trials that were stopped early.
         failed: Trials that failed.
         running: Trials without an end, whether or not a worker holds them now.
-        hypervolume: Share of the box between the ideal and the reference point that the front
-            dominates, 0 to 1; ``None`` without a complete trial.
-        reference_point: Natural units by objective; ``None`` without a complete trial.
+        hypervolume: Share of the study's box that the front dominates, 0 to 1; ``None`` before
+            the first complete trial, with which the box is stored. It only grows as trials are
+            added; it may fall when repeats change a trial's values or fail it, or it is set aside.
+        box: That box (see ``front.box``).
         eta_seconds: Estimated seconds until the budget is met; ``None`` where unknown.
         devices: Names of the devices that trained, sorted.
         sharing: Numbers of workers that shared a device during an epoch, sorted.
@@ -53,7 +53,7 @@ class StudySummary:
     failed: int
     running: int
     hypervolume: float | None
-    reference_point: dict[str, float] | None
+    box: Box | None
     eta_seconds: float | None
     devices: tuple[str, ...]
     sharing: tuple[int, ...]
@@ -83,7 +83,6 @@ def summarise(
     """
     target = study.budget if possible is None else min(possible, study.budget)
     counts = Counter(trial.state for trial in trials)
-    volume, reference = _conquered(trials)
     settings = _settings(trials)
     return StudySummary(
         budget=study.budget,
@@ -91,8 +90,8 @@ def summarise(
         stopped=counts[TrialState.STOPPED],
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
-        hypervolume=volume,
-        reference_point=reference,
+        hypervolume=None if study.box is None else study.box.share(_front_values(trials)),
+        box=study.box,
         eta_seconds=_eta_seconds(target, trials, len(leases)),
         devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
@@ -126,22 +125,11 @@ def _points(values: Sequence[Values]) -> NDArray[np.float64]:
     return minimisation_view([value.as_tuple() for value in values], maximise=MAXIMISE)
 
 
-def _conquered(trials: Sequence[TrialRecord]) -> tuple[float | None, dict[str, float] | None]:
-    """Hypervolume and its reference point in natural units."""
-    finite = [
-        values for _, values in _valued(trials) if all(map(math.isfinite, values.as_tuple()))
-    ]
-    if not finite:
-        return None, None
-    points = _points(finite)
-    reference = reference_point(points)
-    # The view is its own inverse.
-    natural = minimisation_view([reference], maximise=MAXIMISE)[0]
-    names = (objective.name for objective in OBJECTIVES)
-    return (
-        hypervolume_fraction(points, reference=reference),
-        {name: float(value) for name, value in zip(names, natural, strict=True)},
-    )
+def _front_values(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
+    """Values of the trials on the front."""
+    by_number = {trial.number: trial.values for trial in trials}
+    found = (by_number[number] for number in front_numbers(trials))
+    return [values.as_tuple() for values in found if values is not None]
 
 
 def _eta_seconds(target: int, trials: Sequence[TrialRecord], workers: int) -> float | None:

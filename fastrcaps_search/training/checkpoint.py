@@ -2,9 +2,10 @@
 
 ``epoch-0003.claim-2.weights.safetensors`` holds the network alone (the best epoch's stays for
 good); ``epoch-0003.claim-2.state.safetensors`` the optimiser, and in its metadata the figures of
-all epochs so far. There is no random state to keep: order and shifts of an epoch follow from seed
-and epoch. The claim is the fencing token of the trial's holder that wrote the file: one that has
-lost its trial without knowing it writes under names that nobody reads.
+all epochs so far and the hits of the best one. There is no random state to keep: order and shifts
+of an epoch follow from seed and epoch. The claim is the fencing token of the trial's holder that
+wrote the file: one that has lost its trial without knowing it writes under names that nobody
+reads.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fastrcaps_search.training.tensor_file import (
     write_tensors,
 )
 
-FORMAT = "fastrcaps-checkpoint-2"
+FORMAT = "fastrcaps-checkpoint-3"
 FILE_NAME = re.compile(r"epoch-\d{4,}\.claim-(\d+)\.(?:weights|state)\.safetensors(?:\.part)?")
 
 
@@ -48,11 +49,13 @@ class Checkpoint:
         network: State of the network by parameter name.
         optimiser: State of the optimiser: ``<quantity>.<parameter name>``.
         epochs: Figures of all epochs so far, in order.
+        hits: Which evaluation images the best of them has right, as in ``RunResult``.
     """
 
     network: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     epochs: tuple[EpochMetrics, ...]
+    hits: bytes = b""
 
 
 class CheckpointFolder:
@@ -101,7 +104,8 @@ class CheckpointFolder:
                 self._write(Part.WEIGHTS, earlier, network)
             self._write(Part.WEIGHTS, epoch, checkpoint.network)
             figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
-            self._write(Part.STATE, epoch, checkpoint.optimiser, epochs=figures)
+            more = {"epochs": figures, "hits": checkpoint.hits.hex()}
+            self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
         except OSError as error:
             # Half a checkpoint would only take room.
             for each in (*owed, epoch):
@@ -182,6 +186,7 @@ class CheckpointFolder:
             epochs = tuple(map(EpochMetrics.from_dict, json.loads(metadata["epochs"])))
             if [metrics.epoch for metrics in epochs] != list(range(1, epoch + 1)):
                 raise ValueError("epochs are missing")
+            hits = bytes.fromhex(metadata["hits"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             path = self._path(epoch, Part.STATE)
             raise CheckpointError(f"{path} must hold figures of epochs, got: {error}") from error
@@ -189,7 +194,7 @@ class CheckpointFolder:
         if best != epoch:
             # Going on from here would end in a run without its network.
             self.weights(best)
-        return Checkpoint(self.weights(epoch), optimiser, epochs)
+        return Checkpoint(self.weights(epoch), optimiser, epochs, hits)
 
     def _remove_old(self, epochs: Sequence[EpochMetrics]) -> None:
         """Keep this checkpoint, the last good one before, and the best weights as of either."""

@@ -52,7 +52,11 @@ class Evaluation:
         Args:
             split: On the network's device.
         """
-        return int((self.classes(split) == split.labels).sum()) / len(split)
+        return int(self.hits(split).sum()) / len(split)
+
+    def hits(self, split: Split) -> Tensor:
+        """Which images of the split are classified right: bool [N], on the network's device."""
+        return self.classes(split) == split.labels
 
     @torch.no_grad()
     def classes(self, split: Split) -> Tensor:

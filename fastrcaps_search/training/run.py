@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,6 +86,8 @@ class Run:
         self._device = splits.training.labels.device
         self._clock = Clock(self._device)
         self.epochs: list[EpochMetrics] = []
+        # Of the best epoch's weights, packed.
+        self._hits = b""
         # Weights of the best epoch, by epoch, while the disk refuses them.
         self._owed: dict[int, dict[str, Tensor]] = {}
         # The global generator of the CPU is used for the initial weights alone, and given back as
@@ -133,7 +136,7 @@ class Run:
     def result(self) -> RunResult:
         """Values so far."""
         parameters = learned_parameters(self.network)
-        return RunResult.from_epochs(self.epochs, parameters=parameters)
+        return RunResult.from_epochs(self.epochs, parameters=parameters, hits=self._hits)
 
     def _train_and_keep(self, epoch: int) -> None:
         self._hooks.was_suspended()
@@ -181,7 +184,11 @@ class Run:
         )
         self._trainer.publish()
         self._clock.start()
-        reached = self._evaluation.accuracy(self._splits.evaluation)
+        hits = self._evaluation.hits(self._splits.evaluation).cpu().numpy()
+        evaluation_seconds = self._clock.stop()
+        reached = int(hits.sum()) / len(hits)
+        if all(reached > earlier.accuracy for earlier in self.epochs):
+            self._hits = np.packbits(hits).tobytes()
         return EpochMetrics(
             epoch=epoch,
             batch_size=self._plan.batch_sizes[epoch - 1],
@@ -193,7 +200,7 @@ class Run:
             training_accuracy=right,
             accuracy=reached,
             training_seconds=training_seconds,
-            evaluation_seconds=self._clock.stop(),
+            evaluation_seconds=evaluation_seconds,
             steps=len(sizes),
             samples=samples,
         )
@@ -215,7 +222,8 @@ class Run:
             name: tensor.detach().contiguous().cpu()
             for name, tensor in self.network.state_dict().items()
         }
-        return Checkpoint(network, self._trainer.optimiser_state(), tuple(self.epochs))
+        optimiser = self._trainer.optimiser_state()
+        return Checkpoint(network, optimiser, tuple(self.epochs), self._hits)
 
     def _resume(self) -> None:
         """Go on from the newest checkpoint.
@@ -233,3 +241,4 @@ class Run:
         require_fit(checkpoint.optimiser, own.optimiser)
         self._trainer.load(checkpoint.network, checkpoint.optimiser)
         self.epochs = list(checkpoint.epochs)
+        self._hits = checkpoint.hits

@@ -92,7 +92,7 @@ def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
     assert all("test_accuracy" not in row for row in trials if row not in front)
     assert list(status) == [
         *("study", "budget", "complete", "stopped", "failed", "running"),
-        *("workers", "hypervolume", "eta_seconds", "reference_point"),
+        *("workers", "hypervolume", "eta_seconds", "hypervolume_box"),
         *("repeat_front", "repeats_left", "disk_bytes"),
     ]
     counted = [status[key] for key in ("study", "budget", "complete", "failed", "running")]

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from fastrcaps_search.front.hypervolume import (
     hypervolume,
-    hypervolume_fraction,
     hypervolume_history,
-    reference_point,
 )
 
 NAN = math.nan
@@ -63,9 +61,6 @@ def with_holes(rows: list[list[float]]) -> list[list[float]]:
 def test_by_hand() -> None:
     # Boxes 3x1 and 1x3 up to (4, 4), sharing 1x1.
     assert hypervolume([[1.0, 3.0], [3.0, 1.0]], reference=[4.0, 4.0]) == 5.0
-    # Up to the ideal point (1, 1) the whole box is 3x3.
-    fraction = hypervolume_fraction([[1.0, 3.0], [3.0, 1.0]], reference=[4.0, 4.0])
-    assert fraction == pytest.approx(5 / 9)
 
 
 @settings(deadline=None)
@@ -101,25 +96,6 @@ def test_order_and_copies_do_not_matter(rows: list[list[float]], random: Random)
 
 
 @settings(deadline=None)
-@given(rows_of(FLOATS, smallest=1))
-def test_fraction_is_the_volume_over_the_box_and_bounded(rows: list[list[float]]) -> None:
-    reference = [51.0, 52.0, 53.0]
-    volume = hypervolume(rows, reference=reference)
-    box = math.prod(r - min(c) for r, c in zip(reference, zip(*rows, strict=True), strict=True))
-    fraction = hypervolume_fraction(with_holes(rows), reference=reference)
-    assert fraction == pytest.approx(volume / box, rel=1e-9)
-    assert 0.0 < fraction <= 1.0
-
-
-@settings(deadline=None)
-@given(rows_of(FLOATS, smallest=1))
-def test_own_reference_lets_every_row_count(rows: list[list[float]]) -> None:
-    reference = reference_point(with_holes(rows))
-    assert (reference > np.array(rows).max(axis=0)).all()
-    assert 0.0 < hypervolume_fraction(rows, reference=reference) <= 1.0
-
-
-@settings(deadline=None)
 @given(rows_of(FLOATS))
 def test_history_is_the_volume_of_every_beginning(rows: list[list[float]]) -> None:
     holed = with_holes(rows)
@@ -140,19 +116,6 @@ def test_history_by_hand() -> None:
 
 def test_single_row_is_a_box() -> None:
     assert hypervolume([[-1.0, 2.0, 3.0]], reference=[1.0, 5.0, 7.0]) == 2.0 * 3.0 * 4.0
-    assert hypervolume_fraction([[-1.0, 2.0, 3.0]], reference=[1.0, 5.0, 7.0]) == 1.0
-
-
-def test_fraction_with_real_units() -> None:
-    # Accuracy lost, seconds and parameters differ by ten powers of ten.
-    rows = [[-0.99, 600.0, 8_215_728.0], [-0.98, 300.0, 6_708_400.0]]
-    reference = [-0.97, 700.0, 9_000_000.0]
-    first = 0.02 * 100 * 784_272
-    second = 0.01 * 400 * 2_291_600
-    shared = 0.01 * 100 * 784_272
-    box = 0.02 * 400 * 2_291_600
-    expected = (first + second - shared) / box
-    assert hypervolume_fraction(rows, reference=reference) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -167,32 +130,11 @@ def test_fraction_with_real_units() -> None:
 )
 def test_nothing_inside_is_zero(rows: list[list[float]]) -> None:
     assert hypervolume(rows, reference=[4.0, 4.0]) == 0.0
-    assert hypervolume_fraction(rows, reference=[4.0, 4.0]) == 0.0
     assert hypervolume_history(rows, reference=[4.0, 4.0]).tolist() == [0.0] * len(rows)
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        pytest.param([[1.0, 10.0], [3.0, 30.0]], [3.2, 32.0], id="ten percent further"),
-        pytest.param([[-5.0, 0.0]], [-4.5, 1.0], id="single row"),
-        pytest.param([[2.0, -1.0], [2.0, -3.0]], [2.2, -0.8], id="one objective constant"),
-        pytest.param([[1.0, 1.0], [NAN, 99.0], [99.0, INF], [2.0, 2.0]], [2.1, 2.1], id="holes"),
-        pytest.param([[1e17], [1e17 - 16.0]], [1e17 + 16.0], id="margin below rounding"),
-    ],
-)
-def test_reference_point_by_hand(rows: list[list[float]], expected: list[float]) -> None:
-    assert reference_point(rows).tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("rows", [[], [[NAN, 1.0], [INF, 2.0]]])
-def test_reference_point_needs_a_finite_row(rows: list[list[float]]) -> None:
-    with pytest.raises(ValueError, match="at least one row of finite values, got none"):
-        reference_point(rows)
 
 
 @pytest.mark.parametrize("reference", [[1.0], [1.0, 2.0, 3.0], [1.0, NAN], [INF, 1.0], 4.0])
 def test_reference_must_fit(reference: list[float]) -> None:
-    for function in (hypervolume, hypervolume_fraction, hypervolume_history):
+    for function in (hypervolume, hypervolume_history):
         with pytest.raises(ValueError, match="reference must be 2 finite values"):
             function([[0.0, 0.0]], reference=reference)

@@ -19,6 +19,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.report.facts.view import StoredStudy
 from fastrcaps_search.report.write import write_report
+from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -199,7 +200,9 @@ class Records:
             **keys,
         }
         definition = StudyDefinition.from_dict(values)
-        return StudyRecord(1, definition.name, "uid", definition, 7, budget, 0.0)
+        # As a first trial of 94 s and five epochs fixes it.
+        box = study_box(definition, epoch_seconds=94 / 5)
+        return StudyRecord(1, definition.name, "uid", definition, 7, budget, 0.0, box=box)
 
     def trials(self) -> list[TrialRecord]:
         """Eleven complete trials; those on the front have been tested."""

@@ -129,7 +129,7 @@ def test_the_head_says_what_the_study_is_and_how_far(full: Opened) -> None:
     for words in ("mnist-mini", "capsnet-narrow", "2026-03-01 14:05 UTC", "12 of 13"):
         assert words in head
     facts = full.page.locator("#protocol .facts").inner_text()
-    for words in ("Test CPU @ 2 GHz", "2.14.1", "fp32", "reference point", "500 images"):
+    for words in ("Test CPU @ 2 GHz", "2.14.1", "fp32", "fixed with the first", "500 images"):
         assert words in facts
 
 

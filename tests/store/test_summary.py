@@ -12,6 +12,7 @@ import pytest
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import (
@@ -176,6 +177,18 @@ def test_values_json_has_no_word_for_become_null() -> None:
     }
 
 
+def test_the_network_of_a_trial_is_the_kept_run_of_highest_accuracy() -> None:
+    runs = [
+        replace(_run(SETTING, (accuracy, 1.0, 1.0)), run=run, removed=run in (1, 4))
+        for run, accuracy in enumerate((0.90, 0.99, 0.92, 0.92, 0.95))
+    ]
+    several = replace(trial(0, (0.9, 1.0, 1.0)), runs=tuple(runs))
+    assert several.best_run == runs[2]
+    # With all networks removed it is still known which one it was.
+    assert replace(several, runs=(runs[1], runs[4])).best_run == runs[1]
+    assert replace(several, runs=()).best_run is None
+
+
 def test_front_rows_follow_the_front() -> None:
     trials = [trial(0, (0.8, 5.0, 10.0)), trial(1, (0.9, 9.0, 10.0)), trial(2, (0.7, 9.0, 10.0))]
     assert [row["trial"] for row in front_rows(trials)] == [1, 0]
@@ -193,21 +206,15 @@ def test_counts_and_hypervolume_by_hand() -> None:
     counts = (summary.complete, summary.stopped, summary.failed, summary.running)
     assert counts == (2, 1, 1, 1)
     assert (summary.finished, summary.budget) == (4, 9)
-    # 10 % of the span beyond the worst: 0.8 - 0.01, 20 + 1, 200 + 10.
-    assert summary.reference_point == pytest.approx(
-        {"accuracy": 0.79, "training_seconds": 21.0, "parameters": 210.0}
-    )
-    # In the box from (0.9, 10, 100) to the reference, scaled to side 1, a span is 10/11:
-    # trial 0 covers 1 * 1/11 * 1/11, trial 1 covers 1/11 * 1 * 1, both 1/11 * 1/11 * 1/11.
-    assert summary.hypervolume == pytest.approx(1 / 121 + 1 / 11 - 1 / 1331)
-
-
-def test_without_a_complete_trial_there_is_no_hypervolume() -> None:
-    trials = [trial(0, state=TrialState.FAILED), trial(1, (math.nan, 1.0, 1.0))]
-    for found in ([], trials):
-        summary = summarise(study(3), found, [])
-        assert summary.hypervolume is None
-        assert summary.reference_point is None
+    assert (summary.hypervolume, summary.box) == (None, None)
+    # Two octaves of seconds and two of parameters: trial 0 covers 0.9 x 1/2 x 1/2, trial 1
+    # 0.8 x 1 x 1, both 0.8 x 1/2 x 1/2. One that is behind the front changes nothing.
+    box = Box(accuracy=(0.0, 1.0), training_seconds=(40.0, 10.0), parameters=(400.0, 100.0))
+    boxed = replace(study(9), box=box)
+    for more in ([], [trial(5, (0.8, 21.0, 200.0))]):
+        found = summarise(boxed, [*trials, *more], [])
+        assert found.box == box
+        assert found.hypervolume == pytest.approx(0.9 / 4 + 0.8 - 0.8 / 4)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def checkpoint(*accuracies: float, size: int = 8) -> Checkpoint:
         network={"weight": filled, "bias": torch.tensor([epoch / 3], dtype=torch.float32)},
         optimiser={"exp_avg.weight": filled * 2, "step.weight": torch.tensor(float(epoch))},
         epochs=tuple(metrics(e, a) for e, a in enumerate(accuracies, start=1)),
+        hits=bytes([0, epoch, 255]),
     )
 
 
@@ -110,7 +111,7 @@ def equal(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
 
 def assert_same(found: Checkpoint | None, expected: Checkpoint) -> None:
     assert found is not None
-    assert found.epochs == expected.epochs
+    assert (found.epochs, found.hits) == (expected.epochs, expected.hits)
     assert equal(found.network, expected.network)
     assert equal(found.optimiser, expected.optimiser)
 

@@ -30,6 +30,7 @@ from fastrcaps_search.training import run as run_module
 from fastrcaps_search.training import trainer as trainer_module
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
+from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import EpochImages, Split, Splits
@@ -149,10 +150,49 @@ def check_interruptions(run_plan: TrainingPlan, splits: Splits, folder: Path) ->
     assert same(stored(parts).network, stored(whole).network)
     assert same(stored(parts).optimiser, stored(whole).optimiser)
     assert (result.accuracy, result.best_epoch) == (expected.accuracy, expected.best_epoch)
+    assert result.hits == expected.hits == hits_of(resumed, parts, result, splits)
     assert same(parts.weights(result.best_epoch), whole.weights(result.best_epoch))
     # Every epoch is told once, by the run that trained it to its end.
     assert [metrics.epoch for metrics in told] == [1, 2, 3]
     assert tuple(told) == stored(parts).epochs
+
+
+def hits_of(run: Run, folder: CheckpointFolder, result: RunResult, splits: Splits) -> bytes:
+    """Which images the stored weights have right, measured again; as many as the accuracy says."""
+    run.network.load_state_dict(folder.weights(result.best_epoch))
+    evaluation = splits.evaluation
+    right = Evaluation(run.network, kernel=run._kernel).classes(evaluation) == evaluation.labels
+    assert result.hits is not None
+    bits = np.unpackbits(np.frombuffer(result.hits, np.uint8))
+    assert int(bits.sum()) / len(evaluation) == result.accuracy
+    assert bits[: len(evaluation)].tolist() == right.int().tolist()
+    assert not bits[len(evaluation) :].any()
+    return result.hits
+
+
+def test_hits_are_those_of_a_best_epoch_before_the_stop(
+    undisturbed: Undisturbed, mini_splits: Splits, tmp_path: Path
+) -> None:
+    best, folder = undisturbed.best, CheckpointFolder(tmp_path / "run", owner=OWNER)
+
+    def opened(hooks: Hooks) -> Run:
+        return Run(
+            undisturbed.plan,
+            seed=undisturbed.seed,
+            splits=mini_splits,
+            folder=folder,
+            hooks=hooks,
+        )
+
+    stop = StopsIn(undisturbed.plan, first_epoch=1, epoch=best + 2, step=2)
+    with pytest.raises(InterruptedRunError):
+        opened(Hooks(should_stop=stop)).train()
+    resumed = opened(Hooks())
+    assert len(resumed.epochs) == best + 1
+    result = resumed.train()
+    assert result.best_epoch == best
+    expected = undisturbed.run.result().hits
+    assert result.hits == expected == hits_of(resumed, folder, result, mini_splits)
 
 
 @pytest.mark.parametrize(

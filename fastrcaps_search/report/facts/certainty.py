@@ -43,7 +43,6 @@ class Certainty:
         images: Number of its images.
         largest_runs: Most runs of any trial on the front.
         fewest_runs: Fewest of them.
-        indistinct: Trials on the front whose interval reaches the highest accuracy.
         repeated: Complete trials of two runs or more, over which the spread is pooled.
         near: Trials behind the front that may well belong there, the most probable first.
         rows: The first trials on the front.
@@ -53,7 +52,6 @@ class Certainty:
     images: int
     largest_runs: int
     fewest_runs: int
-    indistinct: int
     repeated: int
     near: tuple[TrialView, ...]
     rows: tuple[CertaintyRow, ...]
@@ -74,13 +72,11 @@ def certainty(
     if not rows:
         return None
     counts = [len(trial.record.results) for trial in front]
-    highest = rows[0].accuracy
     return Certainty(
         split=definition.evaluate_on.images,
         images=images,
         largest_runs=max(counts),
         fewest_runs=min(counts),
-        indistinct=sum(row.interval[1] >= highest for row in rows[1:]),
         repeated=sum(len(t.record.results) > 1 for t in trials if t.values is not None),
         near=_near(trials),
         rows=tuple(rows[:MOST_SHOWN]),

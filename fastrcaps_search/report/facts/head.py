@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
@@ -33,9 +34,10 @@ def tiles(summary: StudySummary, front: Sequence[TrialRecord]) -> tuple[Tile, ..
     progress = Tile(
         "trials finished", f"{summary.finished} of {summary.budget}", _progress(summary)
     )
-    if summary.hypervolume is None:
-        return (progress,)
     valued = [(trial, trial.values) for trial in front if trial.values is not None]
+    # A study may have a box and no front any more: a repeat of its only trial diverged.
+    if summary.hypervolume is None or not valued:
+        return (progress,)
 
     def extreme(label: str, low: bool, column: int, unit: str) -> Tile:
         pick = min if low else max
@@ -144,12 +146,19 @@ def _versions(summary: StudySummary, version: str) -> str:
 
 
 def _hypervolume(summary: StudySummary) -> str:
-    if summary.reference_point is None or summary.hypervolume is None:
+    box = summary.box
+    if box is None or summary.hypervolume is None:
         return text.NOTHING
-    reference = Values(**summary.reference_point)
+    edges = zip(*(getattr(box, objective.name) for objective in OBJECTIVES), strict=True)
+    worst, best = (_point(Values(*edge)) for edge in edges)
     return (
-        f"{summary.hypervolume:.3f} of the box from the most favourable value of each objective "
-        f"to the reference point ({text.percent(reference.accuracy)}, "
-        f"{text.seconds(reference.training_seconds)}\u00a0s, "
-        f"{text.count(round(reference.parameters))} parameters)"
+        f"{summary.hypervolume:.3f} of the box from ({worst}) to ({best}), fixed with the first "
+        "complete trial; accuracy counts from that of guessing, the others by their logarithm"
+    )
+
+
+def _point(values: Values) -> str:
+    return (
+        f"{text.percent(values.accuracy)}, {text.seconds(values.training_seconds)}\u00a0s, "
+        f"{text.count(round(values.parameters))} parameters"
     )

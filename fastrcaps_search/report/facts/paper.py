@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition.choices import DataSet, Network
+from fastrcaps_search.definition.sizes import LENET5_PARAMETERS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 
@@ -16,7 +17,6 @@ FIGURES = Path(__file__).with_name("fastrcaps-paper.toml")
 HARDWARE = "two Nvidia GTX 1080 Ti"
 TRAIN_IMAGES = 60_000
 """The paper trains on all training images."""
-LENET5_PARAMETERS = 61_706
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-import numpy as np
-
-from fastrcaps_search.definition.objective import MAXIMISE
-from fastrcaps_search.front.dominance import minimisation_view
-from fastrcaps_search.front.hypervolume import hypervolume_history, reference_point
-from fastrcaps_search.store.records import TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +19,8 @@ class Progress:
         finished: 1, 2, 3, ...
         spent_seconds: Training seconds of all epochs of all of them so far, past the best
             epochs too and those of failed trials; without repeats, which come after them all.
-        hypervolumes: Share of the box between the study's ideal and reference point, so that the
-            last one is the hypervolume that the head names.
+        hypervolumes: Share of the study's box, never falling; the last one is the hypervolume that
+            the head names.
     """
 
     trials: tuple[int, ...]
@@ -33,29 +29,24 @@ class Progress:
     hypervolumes: tuple[float, ...]
 
 
-def progress(trials: Sequence[TrialRecord], *, runs_per_trial: int) -> Progress | None:
-    """Progress of a study; ``None`` before its first complete trial.
+def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | None:
+    """Progress of a study; ``None`` without a complete trial.
 
     Args:
+        study: The study.
         trials: All trials, with their epochs.
-        runs_per_trial: Runs that each trial has before it is complete; later ones are repeats.
     """
     ended = [trial for trial in trials if trial.is_finished]
     ended.sort(key=lambda trial: (trial.finished_at or 0.0, trial.number))
-    rows = minimisation_view([_values(trial) for trial in ended], maximise=MAXIMISE)
-    finite = rows[np.isfinite(rows).all(axis=1)]
-    if not len(finite):
+    if study.box is None or all(trial.values is None for trial in ended):
         return None
-    reference, ideal = reference_point(finite), finite.min(axis=0)
-    # In a box of side 1, as the head's figure is, neither tiny nor huge units lose digits.
-    scaled = (rows - ideal) / (reference - ideal)
-    history = hypervolume_history(scaled, reference=np.ones(rows.shape[1]))
-    spent = np.cumsum([_spent(trial, runs_per_trial) for trial in ended])
+    # Later runs are repeats.
+    runs = study.definition.runs_per_trial
     return Progress(
         trials=tuple(trial.number for trial in ended),
         finished=tuple(range(1, len(ended) + 1)),
-        spent_seconds=tuple(spent.tolist()),
-        hypervolumes=tuple(np.minimum(history, 1.0).tolist()),
+        spent_seconds=tuple(accumulate(_spent(trial, runs) for trial in ended)),
+        hypervolumes=tuple(study.box.shares([_values(trial) for trial in ended])),
     )
 
 

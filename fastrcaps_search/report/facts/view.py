@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from fastrcaps_search.report import text
@@ -13,6 +13,7 @@ from fastrcaps_search.report.facts.certainty import Certainty, certainty
 from fastrcaps_search.report.facts.curves import Curves, curves
 from fastrcaps_search.report.facts.head import Fact, Tile
 from fastrcaps_search.report.facts.importance import Effect, Importance, effects, importance
+from fastrcaps_search.report.facts.pairs import PairRow, pair_rows
 from fastrcaps_search.report.facts.paper import PaperPoint, paper_points
 from fastrcaps_search.report.facts.paper_table import Comparison, comparison
 from fastrcaps_search.report.facts.progress import Progress, progress
@@ -28,6 +29,7 @@ from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.timeline import Span, spans
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.report.marks import COLOURS, Mark
+from fastrcaps_search.store.comparing import Hits
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import due_repeats, repeats_left
@@ -47,6 +49,7 @@ class StoredStudy:
         storage: What ``--storage`` must name to find it again: empty for the default, ``None``
             for a server, whose URL may hold secrets.
         possible: Number of its configurations, where it is known.
+        hits: Which evaluation images the runs of the front have right, by trial and run.
     """
 
     study: StudyRecord
@@ -55,6 +58,7 @@ class StoredStudy:
     claims: Sequence[ClaimRecord] = ()
     storage: str | None = ""
     possible: int | None = None
+    hits: Hits = field(default_factory=dict)
 
     @property
     def in_progress(self) -> bool:
@@ -90,6 +94,7 @@ class ReportView:
         marks: Policies of the trials, in the order of the legend.
         plans: What each trial's training follows.
         certainty: How far the accuracies on the front may be off.
+        pairs: Trials on the front beside the most accurate one, on the same images.
         curves: Learning curves.
         rates: Learning-rate schedules of the first trials on the front.
         batches: Batch-size schedules of the first trials on the front.
@@ -116,6 +121,7 @@ class ReportView:
     marks: tuple[Mark, ...]
     plans: Plans
     certainty: Certainty | None
+    pairs: tuple[PairRow, ...]
     curves: Curves | None
     rates: tuple[RateLine, ...]
     batches: tuple[BatchLine, ...]
@@ -184,10 +190,11 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         marks=_marks(trials),
         plans=plans,
         certainty=certainty(study.definition, trials, front),
+        pairs=pair_rows(study.definition, front, stored.hits),
         curves=curves(trials, front),
         rates=rate_lines(plans, drawn),
         batches=batch_lines(plans, drawn),
-        progress=progress(records, runs_per_trial=study.definition.runs_per_trial),
+        progress=progress(study, records),
         spans=spans(
             records,
             stored.claims,

@@ -16,8 +16,9 @@ from fastrcaps_search.capsnet.cpu.weights import (
     pack_taps,
     unpack_taps,
 )
-from fastrcaps_search.capsnet.network import CapsNet, Width
+from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.sizes import Width
 
 
 @pytest.fixture

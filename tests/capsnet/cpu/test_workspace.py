@@ -16,8 +16,9 @@ from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.products import Products, multiplying
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights, unpack_taps
 from fastrcaps_search.capsnet.cpu.workspace import Form, Workspace, choose_form
-from fastrcaps_search.capsnet.network import WIDTHS, CapsNet, Width
+from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.definition.sizes import WIDTHS, Width
 
 SMALL = Width(channels=12, types=2)
 NARROW, FULL = WIDTHS[Network.CAPSNET_NARROW], WIDTHS[Network.CAPSNET]

@@ -54,9 +54,6 @@ def test_how_sure_a_front_is(records: Records) -> None:
     expected = [by_scipy(right, 500) for right in (485, 481, 474, 472)]
     for row, interval in zip(found.rows, expected, strict=False):
         assert row.interval == pytest.approx(interval)
-    # Of 481, 474, 472 and 460.5 images of 500 only 481 may be 485: the next ends at 0.9643.
-    assert expected[1][1] > 0.970 > expected[2][1]
-    assert found.indistinct == 1
     assert (found.largest_runs, found.fewest_runs) == (1, 1)
 
 
@@ -65,8 +62,6 @@ def test_the_test_set_has_its_own_number_of_images(records: Records) -> None:
     found = view_of(study, records.trials()).certainty
     assert found is not None
     assert (found.split, found.images) == ("test set", 10_000)
-    # 97.0 and 96.2 % are apart by four times the half-width on 10,000 images.
-    assert found.indistinct == 0
 
 
 def test_runs_are_counted_and_told(records: Records) -> None:
@@ -88,7 +83,6 @@ def test_a_long_front_is_cut_but_counted_whole(records: Records) -> None:
     found = view_of(records.study(), trials).certainty
     assert found is not None
     assert len(found.rows) == MOST_SHOWN
-    assert found.indistinct == MOST_SHOWN + 5
 
 
 def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:

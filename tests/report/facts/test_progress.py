@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.report.facts.progress import progress
+from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.summary import summarise
 from tests.report.views import FAILURE, with_repeat, with_runs
 
@@ -17,27 +20,27 @@ if TYPE_CHECKING:
     from fastrcaps_search.store.records import TrialRecord
     from tests.report.conftest import Records
 
+BOX = Box(accuracy=(0.0, 1.0), training_seconds=(20.0, 5.0), parameters=(200.0, 100.0))
 ROWS = [(0.9, 10.0, 100.0), (0.8, 5.0, 100.0)]
 
 
 def test_two_trials_by_hand(records: Records) -> None:
-    # The box: accuracy 0.9 to 0.79, seconds 5 to 10.5, parameters 100 to 110. The quick trial
-    # reaches 1/11 along accuracy and all of the seconds, the accurate one the reverse; together
-    # 1/11 + 1/11 - 1/121. The quick one finished first, then a failed one.
+    # The quick trial reaches 0.8 along accuracy and all of the octaves of seconds, the accurate
+    # one 0.9 and half of them. The quick one finished first, then a failed one.
     accurate, quick = (records.complete(n, *row) for n, row in enumerate(ROWS))
     found = progress(
+        boxed(records),
         [
             replace(accurate, finished_at=300.0),
             replace(quick, finished_at=100.0),
             replace(records.failed(2, FAILURE), finished_at=200.0),
             records.running(3),
         ],
-        runs_per_trial=1,
     )
     assert found is not None
     assert found.trials == (1, 2, 0)
     assert found.finished == (1, 2, 3)
-    assert found.hypervolumes == pytest.approx((1 / 11, 1 / 11, 21 / 121))
+    assert found.hypervolumes == pytest.approx((0.8, 0.8, 0.85))
 
 
 def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
@@ -47,7 +50,7 @@ def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
     epochs = tuple(records.epoch_record(epoch, 0.1, 3.0) for epoch in (1, 2))
     lost = replace(records.failed(1, FAILURE), epochs=epochs, finished_at=20.0)
     last = replace(records.complete(2, 0.8, 5.0, 100), finished_at=30.0)
-    found = progress([last, lost, first], runs_per_trial=1)
+    found = progress(boxed(records), [last, lost, first])
     assert found is not None
     assert found.trials == (0, 1, 2)
     assert found.spent_seconds == pytest.approx((50.0, 56.0, 61.0))
@@ -55,7 +58,7 @@ def test_seconds_spent_are_those_of_all_epochs(records: Records) -> None:
 
 def test_trials_of_one_end_come_by_number(records: Records) -> None:
     trials = [replace(trial, finished_at=50.0) for trial in records.trials()]
-    found = progress(trials[::-1], runs_per_trial=1)
+    found = progress(boxed(records), trials[::-1])
     assert found is not None
     assert found.trials == tuple(range(11))
 
@@ -69,24 +72,31 @@ def test_every_value_equals_the_cells_that_the_trials_so_far_beat(
         replace(trial, finished_at=float(step * trial.number % 11)) for trial in records.trials()
     ]
     study = records.study()
-    found = progress(trials, runs_per_trial=1)
+    assert study.box is not None
+    found = progress(study, trials)
     assert found is not None
     in_order = sorted(trials, key=lambda trial: trial.finished_at or 0.0)
     assert list(found.trials) == [trial.number for trial in in_order]
-    expected = [share_of_cells(in_order[:count], in_order) for count in range(1, 12)]
+    expected = [share_of_cells(in_order[:count], study.box) for count in range(1, 12)]
     assert found.hypervolumes == pytest.approx(expected)
     assert found.hypervolumes[-1] == pytest.approx(summarise(study, trials, ()).hypervolume)
     assert list(found.hypervolumes) == sorted(found.hypervolumes)
 
 
-def share_of_cells(trials: Sequence[TrialRecord], everything: Sequence[TrialRecord]) -> float:
+def share_of_cells(trials: Sequence[TrialRecord], box: Box) -> float:
     """Share of the box that ``trials`` dominate, cell by cell of the grid of all values."""
-    rows, all_rows = costs(trials), costs(everything)
-    best = [min(column) for column in zip(*all_rows, strict=True)]
-    worst = [max(column) for column in zip(*all_rows, strict=True)]
-    edge = [w + 0.1 * ((w - b) or abs(w)) for b, w in zip(best, worst, strict=True)]
+    rows = costs([trial.values for trial in trials if trial.values is not None])
+    best, worst = costs(
+        [
+            Values(box.accuracy[place], box.training_seconds[place], box.parameters[place])
+            for place in (1, 0)
+        ]
+    )
+    # Beyond the box is as good as its edge.
+    rows = [(max(a, best[0]), max(s, best[1]), max(p, best[2])) for a, s, p in rows]
     cuts = [
-        sorted({row[column] for row in all_rows} | {edge[column]}) for column in range(len(edge))
+        sorted({row[column] for row in rows} | {best[column], worst[column]})
+        for column in range(3)
     ]
     beaten = whole = 0.0
     for cell in itertools.product(*(itertools.pairwise(cut) for cut in cuts)):
@@ -100,27 +110,29 @@ def share_of_cells(trials: Sequence[TrialRecord], everything: Sequence[TrialReco
     return beaten / whole
 
 
-def costs(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
-    return [
-        (-trial.values.accuracy, trial.values.training_seconds, trial.values.parameters)
-        for trial in trials
-        if trial.values is not None
-    ]
+def costs(values: Sequence[Values]) -> list[tuple[float, float, float]]:
+    return [(-v.accuracy, math.log(v.training_seconds), math.log(v.parameters)) for v in values]
+
+
+def boxed(records: Records, **keys: int) -> StudyRecord:
+    """A study whose box is small enough for figures by hand."""
+    return replace(records.study(**keys), box=BOX)
 
 
 def test_no_progress_before_the_first_complete_trial(records: Records) -> None:
-    assert progress([], runs_per_trial=1) is None
-    assert progress([records.running(0)], runs_per_trial=1) is None
-    assert progress([records.failed(0, FAILURE)], runs_per_trial=1) is None
-    assert progress([records.complete(0, float("nan"), 1.0, 1)], runs_per_trial=1) is None
+    assert progress(boxed(records), []) is None
+    assert progress(boxed(records), [records.running(0)]) is None
+    assert progress(boxed(records), [records.failed(0, FAILURE)]) is None
+    unboxed = replace(boxed(records), box=None)
+    assert progress(unboxed, [records.complete(0, *ROWS[0])]) is None
 
 
 def test_a_value_that_is_not_finite_adds_nothing(records: Records) -> None:
     odd = records.complete(0, float("nan"), 1.0, 1)
     trials = [odd, *(records.complete(n, *row) for n, row in enumerate(ROWS, start=1))]
-    found = progress(trials, runs_per_trial=1)
+    found = progress(boxed(records), trials)
     assert found is not None
-    assert found.hypervolumes == pytest.approx((0.0, 1 / 11, 21 / 121))
+    assert found.hypervolumes == pytest.approx((0.0, 0.45, 0.85))
 
 
 def test_repeats_cost_the_search_nothing(records: Records) -> None:
@@ -130,11 +142,11 @@ def test_repeats_cost_the_search_nothing(records: Records) -> None:
     )
     begun = [records.epoch_record(1, 0.1, 500.0)]
     repeated = [with_repeat(with_runs(first, [(0.9, 10.0)] * 3), begun), second]
-    found = progress(repeated, runs_per_trial=1)
+    found = progress(boxed(records), repeated)
     assert found is not None
     assert found.spent_seconds == pytest.approx((10.0, 15.0))
-    assert found == progress([first, second], runs_per_trial=1)
+    assert found == progress(boxed(records), [first, second])
     # Three runs of each are the search's own: three times the ten seconds of the first.
-    found = progress(repeated, runs_per_trial=3)
+    found = progress(boxed(records, runs_per_trial=3), repeated)
     assert found is not None
     assert found.spent_seconds == pytest.approx((30.0, 35.0))

@@ -1,0 +1,52 @@
+"""The box of a study's hypervolume: stored with its first complete trial, and never changed."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection, func, select
+
+from fastrcaps_search.definition.data_facts import guessing_accuracy
+from fastrcaps_search.definition.sizes import learned_parameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.box import Box
+from fastrcaps_search.store.schema import runs, studies
+
+
+def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
+    """The box of a study whose first complete trial took so long for an epoch."""
+    return Box.of(
+        guessing=guessing_accuracy(definition.data_set, definition.evaluate_on),
+        epoch_seconds=epoch_seconds,
+        epochs=definition.epochs,
+        parameters=(
+            learned_parameters(
+                definition.network,
+                decoder=parameters.decoder,
+                weight_sharing=parameters.weight_sharing,
+            )
+            for parameters in definition.assignments()
+        ),
+    )
+
+
+def fix_box(connection: Connection, study_id: int, number: int, *, seconds: float) -> None:
+    """Store the study's box unless it has one; to be done before the trial is completed.
+
+    Args:
+        connection: In the transaction that completes the trial.
+        study_id: The study.
+        number: The trial.
+        seconds: Its training seconds, up to the best epoch.
+    """
+    one = studies.c.study_id == study_id
+    stored = connection.execute(select(studies.c.box, studies.c.definition).where(one)).one()
+    if stored.box is not None:
+        return
+    trial = (runs.c.study_id == study_id) & (runs.c.number == number)
+    epochs = connection.scalar(select(func.avg(runs.c.best_epoch)).where(trial))
+    definition = StudyDefinition.from_dict(json.loads(stored.definition))
+    box = study_box(definition, epoch_seconds=seconds / float(epochs or 1))
+    # Whoever comes second waits here for the first, and then finds the box stored.
+    fixed = studies.update().where(one, studies.c.box.is_(None))
+    connection.execute(fixed.values(box=json.dumps(box.to_dict())))

@@ -1,0 +1,29 @@
+"""Sizes of networks that are computed, against those that are built."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.network import learned_parameters as counted
+from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.sizes import learned_parameters
+
+
+@pytest.mark.parametrize(
+    ("network", "decoder", "sharing"),
+    [
+        *itertools.product(
+            (Network.CAPSNET, Network.CAPSNET_NARROW), tuple(Decoder), (False, True)
+        ),
+        (Network.LENET5, None, None),
+    ],
+)
+def test_computed_sizes_are_those_of_the_networks(
+    network: Network, decoder: Decoder | None, sharing: bool | None
+) -> None:
+    built = build_network(network, decoder=decoder, weight_sharing=sharing)
+    expected = counted(built)
+    assert learned_parameters(network, decoder=decoder, weight_sharing=sharing) == expected
