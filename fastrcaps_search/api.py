@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,13 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.requests import RunRequest, asked_study
+from fastrcaps_search.search.supervise import MAX_FAILURES
+from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.comparing import comparison_row
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
-from fastrcaps_search.store.rows import front_rows, trial_rows
+from fastrcaps_search.store.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import StudySummary, summarise
 
@@ -42,6 +46,7 @@ def run_study(
     seed: int | None = None,
     lease_seconds: float = LEASE_SECONDS,
     store_patience: float = PATIENCE_SECONDS,
+    max_failures: int = MAX_FAILURES,
 ) -> RunOutcome:
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
 
@@ -59,6 +64,8 @@ def run_study(
         seed: Seed of a new study.
         lease_seconds: Silence after which a worker counts as lost.
         store_patience: Seconds for which an outage of the database is waited for.
+        max_failures: Trials that fail in a row before the run gives up; those that diverge do not
+            count.
 
     Raises:
         FastrcapsError: As the command would report it.
@@ -70,6 +77,10 @@ def run_study(
     ):
         raise UsageError(
             f"repeat_front must be a whole number from 2 to {LARGEST_RUNS}, got {repeat_front!r}"
+        )
+    if not isinstance(max_failures, int) or max_failures < 1:
+        raise UsageError(
+            f"max_failures must be a whole number of at least 1, got {max_failures!r}"
         )
     location = chosen_location(storage, None if files is None else str(files))
     run = StudyRun.begin(
@@ -83,6 +94,7 @@ def run_study(
             repeats=repeat_front or 0,
             lease_seconds=lease_seconds,
             store_patience=store_patience,
+            max_failures=max_failures,
         )
     )
     try:
@@ -142,7 +154,38 @@ def select_trial(
         FastrcapsError: As the command would report it.
     """
     criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
-    return select_row(front_rows(_read(study, storage)[1]), criteria)
+    return select_row(choosable_rows(_read(study, storage)[1]), criteria)
+
+
+def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> None:
+    """Set a complete trial aside, as ``trials --exclude`` does: off the front and all choices.
+
+    Args:
+        study: The study.
+        number: Number of the trial.
+        why: In one line; it is stored with the user's name, the machine's and the time.
+        storage: Database, as for ``--storage``.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    with _writing(study, storage) as (store, record):
+        setting_aside.exclude(store, record, number, why=why)
+
+
+def include_trial(study: str, number: int, *, storage: str | None = None) -> None:
+    """Take back a trial that was set aside, as ``trials --include`` does.
+
+    Args:
+        study: The study.
+        number: Number of the trial.
+        storage: Database, as for ``--storage``.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    with _writing(study, storage) as (store, record):
+        setting_aside.include(store, record, number)
 
 
 def compare_trials(
@@ -216,6 +259,15 @@ def export_network(
             folder=Path(out), trial=trial, criteria=criteria, run=run, onnx=onnx
         )
         return export_trial(store, store.study(stored_name(study)), request).folder
+    finally:
+        store.close()
+
+
+@contextmanager
+def _writing(study: str, storage: str | None) -> Iterator[tuple[Store, StudyRecord]]:
+    store = Store.writing(chosen_location(storage))
+    try:
+        yield store, store.study(stored_name(study))
     finally:
         store.close()
 

@@ -42,7 +42,7 @@ CAPSNET: dict[str, Any] = {
     "data_set": "mnist-mini",
     "epochs": 2,
     "boundaries": [1],
-    "train_images": 320,
+    "train_images": 600,
     "configuration": [
         {
             "lr_policy": "fixed",

@@ -95,9 +95,9 @@ COMMANDS = (
     ),
     Command(
         "trials",
-        "List every trial of a study, failed ones with their reason.",
+        "List every trial of a study, those off the front with their reason; set one aside.",
         "trials --study mnist-mini --json",
-        flags.stored,
+        flags.trials,
         "show",
     ),
     Command(

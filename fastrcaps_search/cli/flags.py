@@ -1,12 +1,10 @@
-"""The flags of the commands and the texts that they accept. Nothing heavy is imported here."""
+"""The flags of the commands. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable
-from enum import StrEnum
 
+from fastrcaps_search.cli import texts
 from fastrcaps_search.cli.criteria_flags import criteria, whole
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
@@ -22,10 +20,7 @@ from fastrcaps_search.store.place import (
 )
 
 MOST_TRIALS = 1_000_000
-MOST_WORKERS = 1_024
 LARGEST_SEED = 2**31 - 1
-PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
-"""Neither signs nor exponents nor infinities."""
 
 
 def _storage(parser: argparse.ArgumentParser) -> None:
@@ -71,16 +66,20 @@ def stored(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
-def _seconds(low: float, high: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        value = float(text) if re.fullmatch(PLAIN_SECONDS, text) else low - 1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"must be seconds from {low:.0f} to {high:.0f}, got {text[:30]!r}"
-            )
-        return value
-
-    return parse
+def trials(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``trials``."""
+    stored(parser)
+    aside = parser.add_mutually_exclusive_group()
+    aside.add_argument(
+        "--exclude",
+        metavar="K",
+        type=whole(0, MOST_TRIALS),
+        help="set trial K aside first: off the front and out of choices, until it is included",
+    )
+    aside.add_argument(
+        "--include", metavar="K", type=whole(0, MOST_TRIALS), help="take trial K back first"
+    )
+    parser.add_argument("--why", metavar="TEXT", help="why it is excluded, in one line")
 
 
 def run(parser: argparse.ArgumentParser) -> None:
@@ -134,20 +133,20 @@ def _work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         metavar="W",
-        type=_workers,
+        type=texts.workers,
         help="worker processes, or auto (the default): those that this study began with here; at "
         "first what is measured to be fastest on a CPU, and one on each GPU",
     )
     parser.add_argument(
         "--workers-per-device",
         metavar="W",
-        type=whole(1, MOST_WORKERS),
+        type=whole(1, texts.MOST_WORKERS),
         help="worker processes on each GPU, or on the CPU",
     )
     parser.add_argument(
         "--lease-seconds",
         metavar="S",
-        type=_seconds(1, 86_400),
+        type=texts.seconds(1, 86_400),
         default=LEASE_SECONDS,
         help="a worker of another machine that has been silent for so long has lost its trial "
         f"(default: {LEASE_SECONDS:g})",
@@ -155,10 +154,18 @@ def _work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store-patience",
         metavar="S",
-        type=_seconds(0, 31_536_000),
+        type=texts.seconds(0, 31_536_000),
         default=PATIENCE_SECONDS,
         help="how long an outage of the database is waited for before the workers stop "
         f"(default: {PATIENCE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--max-failures",
+        metavar="K",
+        type=whole(1, MOST_TRIALS),
+        default=3,
+        help="trials that fail in a row before the workers stop, those that diverge not counted "
+        "(default: 3)",
     )
 
 
@@ -166,17 +173,6 @@ def _volume(parser: argparse.ArgumentParser, *, quiet: str) -> None:
     volume = parser.add_mutually_exclusive_group()
     volume.add_argument("--quiet", action="store_true", help=quiet)
     volume.add_argument("--verbose", action="store_true", help="print every epoch as a line")
-
-
-def _workers(text: str) -> int | None:
-    if text == "auto":
-        return None
-    try:
-        return whole(1, MOST_WORKERS)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(
-            str(error).replace("must be a", "must be auto or a")
-        ) from None
 
 
 def select(parser: argparse.ArgumentParser) -> None:
@@ -239,14 +235,14 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-set",
         metavar="D",
-        type=_word(DataSet),
+        type=texts.word(DataSet),
         help=f"{', '.join(DataSet)} (default: the one that the network was trained on)",
     )
     _data(parser)
     parser.add_argument(
         "--split",
         metavar="S",
-        type=_word(EvaluateOn),
+        type=texts.word(EvaluateOn),
         help=f"{' or '.join(EvaluateOn)} (default: the one whose accuracy was exported; test for "
         "another data set)",
     )
@@ -256,16 +252,6 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
         help="page to write, .html (default: reports/STUDY-trial-K-run-J-SPLIT.html here)",
     )
     _json(parser)
-
-
-def _word(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    def parse(text: str) -> StrEnum:
-        if text not in list(kind):
-            allowed = " or ".join(kind)
-            raise argparse.ArgumentTypeError(f"must be {allowed}, got {text[:30]!r}")
-        return kind(text)
-
-    return parse
 
 
 def report(parser: argparse.ArgumentParser) -> None:
@@ -278,7 +264,7 @@ def report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="F[,F...]",
-        type=_formats,
+        type=texts.formats,
         help=f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "
         "images need Kaleido and Chromium",
     )
@@ -287,15 +273,6 @@ def report(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write again whenever the study has changed, until its budget is met",
     )
-
-
-def _formats(text: str) -> tuple[Format, ...]:
-    given = text.lower().split(",")
-    if set(given) - set(Format):
-        raise argparse.ArgumentTypeError(
-            f"must be one or more of {', '.join(Format)}, with commas, got {text[:60]!r}"
-        )
-    return tuple(Format(word) for word in dict.fromkeys(given))
 
 
 def studies(parser: argparse.ArgumentParser) -> None:

@@ -123,7 +123,15 @@ def _state(stored: StoredStudy) -> object:
     return (
         (stored.study.budget, stored.study.repeats),
         [
-            (t.number, t.state, t.token, t.test_accuracy, len(t.epochs), len(t.ended_runs))
+            (
+                t.number,
+                t.state,
+                t.token,
+                t.test_accuracy,
+                len(t.epochs),
+                len(t.ended_runs),
+                t.infeasible,
+            )
             for t in stored.trials
         ],
         [(lease.number, lease.token) for lease in stored.leases],

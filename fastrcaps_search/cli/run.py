@@ -85,6 +85,7 @@ def _means(arguments: argparse.Namespace) -> dict[str, Any]:
         "wanted": Wanted(arguments.devices, arguments.workers, arguments.workers_per_device),
         "lease_seconds": arguments.lease_seconds,
         "store_patience": arguments.store_patience,
+        "max_failures": arguments.max_failures,
     }
 
 
@@ -130,6 +131,11 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
         output.print_front(rows, study=study.study.name, repeats=outcome.study.repeats)
+    elif any(trial.infeasible for trial in outcome.trials):
+        print(
+            "\nfront: empty, for no trial is feasible; "
+            f"`fastrcaps-search trials --study {study.study.name}` says why"
+        )
     print(f"\nreport: {_write_page(outcome.study, request)}")
     return _judge(outcome)
 

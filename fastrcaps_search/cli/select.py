@@ -9,14 +9,14 @@ from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.store.rows import front_rows
+from fastrcaps_search.store.rows import choosable_rows
 
 
 def select(arguments: argparse.Namespace) -> int:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
     with opened(arguments) as (store, study):
-        rows = front_rows(store.trials(study))
+        rows = choosable_rows(store.trials(study))
     row = select_row(rows, criteria)
     if arguments.json:
         output.print_json(row)

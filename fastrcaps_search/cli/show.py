@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
@@ -47,9 +49,10 @@ def status(arguments: argparse.Namespace) -> int:
             shown["eta_seconds"] = None
         output.print_json(shown)
         return 0
+    infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
-        f"({summary.complete} complete, {summary.stopped} stopped early, "
+        f"({summary.complete} complete{infeasible}, {summary.stopped} stopped early, "
         f"{summary.failed} failed), {summary.running} running"
     )
     if summary.hypervolume is not None and summary.box is not None:
@@ -86,7 +89,12 @@ def _again(trial: TrialRecord) -> str:
 
 
 def trials(arguments: argparse.Namespace) -> int:
-    """Print every trial."""
+    """Print every trial, after one was set aside or taken back where that was asked for.
+
+    Raises:
+        UsageError: The trial or the reason is not one that can be; see ``setting_aside``.
+    """
+    _change(arguments)
     with opened(arguments) as (store, study):
         rows = trial_rows(store.trials(study))
     if arguments.json:
@@ -94,6 +102,24 @@ def trials(arguments: argparse.Namespace) -> int:
     else:
         output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
     return 0
+
+
+def _change(arguments: argparse.Namespace) -> None:
+    number = arguments.include if arguments.exclude is None else arguments.exclude
+    if (arguments.exclude is None) != (arguments.why is None):
+        given = "--why" if arguments.exclude is None else "--exclude"
+        raise UsageError(f"--exclude and --why must be given together, got only {given}")
+    if number is None:
+        return
+    store = Store.writing(commands.location(arguments))
+    try:
+        study = store.study(stored_name(arguments.study))
+        if arguments.why is None:
+            setting_aside.include(store, study, number)
+        else:
+            setting_aside.exclude(store, study, number, why=arguments.why)
+    finally:
+        store.close()
 
 
 def front(arguments: argparse.Namespace) -> int:
@@ -130,4 +156,5 @@ def _status_json(
         "hypervolume": summary.hypervolume,
         "eta_seconds": summary.eta_seconds,
         "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
+        "infeasible": summary.infeasible,
     }

@@ -105,7 +105,11 @@ STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "lr_min": _above_zero(LARGEST_RATE),
     "polynomial_power": _above_zero(10.0),
     "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
+    "min_accuracy": _above_zero(1.0),
     "space": _space,
     "configuration": _configurations,
 }
 """Every key but ``extends``: ``(value, key) -> typed value``; the space stays a table."""
+
+OPTIONAL_KEYS = ("train_images", "min_accuracy")
+"""Keys whose absence means something of its own."""

@@ -17,7 +17,8 @@ from fastrcaps_search.definition.choices import (
     Precision,
     RoutingGradient,
 )
-from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.guessing import least_above_guessing
+from fastrcaps_search.definition.keys import OPTIONAL_KEYS, STUDY_CHECKS
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.space import DEFAULTS, Space
 from fastrcaps_search.errors import DefinitionError
@@ -48,6 +49,7 @@ class StudyDefinition:
         lr_min: Lowest learning rate, where a policy uses one.
         polynomial_power: Power of the polynomial restarts.
         routing_gradient: Routing iterations that the gradient flows through.
+        min_accuracy: Accuracy below which a trial is infeasible, a fraction; ``None`` for none.
         space: The space of a search; ``None`` where the configurations are listed.
         configurations: A fixed list instead of a search.
 
@@ -71,13 +73,14 @@ class StudyDefinition:
     lr_min: float = 1e-4
     polynomial_power: float = 2.0
     routing_gradient: RoutingGradient = RoutingGradient.FULL
+    min_accuracy: float | None = None
     space: Space | None = None
     configurations: tuple[TrialParameters, ...] = ()
 
     def __post_init__(self) -> None:
         for key, check in STUDY_CHECKS.items():
             # A space and configurations have been checked when they were built.
-            if key in FIELDS and (key != "train_images" or self.train_images is not None):
+            if key in FIELDS and (key not in OPTIONAL_KEYS or getattr(self, key) is not None):
                 object.__setattr__(self, key, check(getattr(self, key), key))
         if (self.space is None) == (not self.configurations):
             raise DefinitionError(
@@ -116,6 +119,18 @@ class StudyDefinition:
         if self.evaluate_on is EvaluateOn.TEST:
             return data_facts.test_size(self.data_set)
         return data_facts.validation_size(self.data_set)
+
+    @property
+    def guessing_accuracy(self) -> float:
+        """Accuracy of always naming the most frequent class of the evaluation images."""
+        on_test = self.evaluate_on is EvaluateOn.TEST
+        return data_facts.most_frequent(self.data_set, test=on_test) / self.evaluation_size
+
+    @property
+    def least_feasible_accuracy(self) -> float:
+        """Accuracy from which a trial is better than guessing, by a binomial test at 0.1 %."""
+        images = self.evaluation_size
+        return least_above_guessing(images, self.guessing_accuracy) / images
 
     @property
     def remaining_boundaries(self) -> tuple[int, ...]:

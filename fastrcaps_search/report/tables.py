@@ -40,7 +40,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *(f"params.{name}" for name in used),
             *(f"values.{objective.name}" for objective in OBJECTIVES),
             *(f"spread.{name}.{part}" for name, part in spreads),
-            *("runs", "device", "front_probability", "test_accuracy", "reason"),
+            *("runs", "device", "front_probability", "test_accuracy", "feasible", "reason"),
         ]
     )
     for row in rows:
@@ -50,7 +50,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *row["values"].values(),
             *(row.get("spread", {}).get(name, {}).get(part) for name, part in spreads),
             *(row["runs"], row["device"]),
-            *map(row.get, ("front_probability", "test_accuracy", "reason")),
+            *map(row.get, ("front_probability", "test_accuracy", "feasible", "reason")),
         ]
         writer.writerow([_cell(cell) for cell in cells])
     return text.getvalue()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.crews import Crew
-from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.training.resources import may_have_cards
 
 DEVICES = re.compile(r"auto|cpu|cuda|cuda:[0-9]{1,4}(,cuda:[0-9]{1,4})*")
@@ -109,23 +107,3 @@ def reason(chosen: Crew, images_per_second: Mapping[Crew, float]) -> str:
     if ratio < NEAR_TIE:
         return f"chosen: about as fast as {beside}"
     return f"chosen: {ratio:.1f}x the images/s of {beside}"
-
-
-def crews_of_epochs(trials: Iterable[TrialRecord], *, cores: int) -> dict[str, Crew]:
-    """Crews that go with the epochs a study already has on CPUs, by the name of the device.
-
-    For studies of a release that kept no crew: with the threads of most epochs, as many workers
-    as that release started. Left out where there are not so many cores.
-    """
-    threads: dict[str, Counter[int]] = {}
-    for trial in trials:
-        for epoch in trial.epochs:
-            if epoch.setting.device == "cpu":
-                counts = threads.setdefault(epoch.setting.device_name, Counter())
-                counts[epoch.setting.threads] += 1
-    usual = {name: counts.most_common(1)[0][0] for name, counts in threads.items()}
-    return {
-        name: Crew(min(cores // each, MOST_CPU_WORKERS), each)
-        for name, each in usual.items()
-        if each <= cores
-    }

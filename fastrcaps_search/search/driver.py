@@ -11,13 +11,12 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.crews import crews_of_epochs
 from fastrcaps_search.search.machine import Machine, new_crew, staffed
 from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.requests import RunRequest, WorkRequest, budget
 from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.supervise import Observer, Supervisor
-from fastrcaps_search.store.crews import KeptCrew, has_crews, keep_crew, kept_crews
+from fastrcaps_search.store.crews import keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
@@ -163,7 +162,7 @@ class StudyRun:
             RunError: The measurement failed.
         """
         definition, wanted, here = self.study.definition, self.request.wanted, cores()
-        before = self._crews_before(here)
+        before = kept_crews(self._store, self.study, cores=here)
         asked = wanted.crew(1, cores=here)
         known = [name for name, kept in before.items() if asked in (None, kept.crew)]
         with CoreSlots(owner=f"measuring for study {self.study.name}") as slots:
@@ -174,15 +173,6 @@ class StudyRun:
         kept = before.get(name) or new_crew(definition, wanted, seen, cores=here)
         kept = keep_crew(self._store, self.study, kept, device_name=name, cores=here)
         return staffed(wanted, seen, kept, cores=here, left=self.left)
-
-    def _crews_before(self, here: int) -> dict[str, KeptCrew]:
-        """Crews that the study has had on machines like this one, by the name of the device."""
-        if has_crews(self._store, self.study):
-            return kept_crews(self._store, self.study, cores=here)
-        trials = self._store.trials(self.study, epochs=True)
-        costs = estimate.stored_costs(trials, device="cpu").seconds
-        trained = crews_of_epochs(trials, cores=here)
-        return {name: KeptCrew(crew, costs) for name, crew in trained.items()}
 
     def plan_line(self, machine: Machine) -> str:
         """What will be done, on what, and about how long it will take."""
@@ -216,7 +206,12 @@ class StudyRun:
             InterruptedRunError: Asked to stop.
             RunError: The workers could not go on.
         """
-        Supervisor(self._specs(machine), stop=self.stop, observe=observe).run()
+        Supervisor(
+            self._specs(machine),
+            stop=self.stop,
+            observe=observe,
+            max_failures=self.request.max_failures,
+        ).run()
 
     def _specs(self, machine: Machine) -> list[WorkerSpec]:
         location = self.request.location

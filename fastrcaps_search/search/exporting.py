@@ -14,7 +14,7 @@ from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import run_folder, run_owner
 from fastrcaps_search.search.runs import claims
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.store.rows import failure_reason, front_rows
+from fastrcaps_search.store.rows import choosable_rows, failure_reason
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.export import (
@@ -80,7 +80,7 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
     trials = store.trials(study)
     number, why = request.trial, NAMED
     if number is None:
-        row = select_row(front_rows(trials), request.criteria)
+        row = select_row(choosable_rows(trials), request.criteria)
         number, why = int(row["trial"]), str(row["why"])
     _require_complete(study, trials, number)
     (trial,) = store.trials(study, epochs=True, number=number)

@@ -10,6 +10,7 @@ from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.crews import Wanted
+from fastrcaps_search.search.supervise import MAX_FAILURES
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
@@ -25,6 +26,7 @@ class WorkRequest:
         wanted: Devices and workers.
         lease_seconds: Silence after which a worker counts as lost.
         store_patience: Seconds for which an outage of the database is borne.
+        max_failures: Trials that may fail in a row before the workers are stopped.
     """
 
     location: Location
@@ -32,6 +34,7 @@ class WorkRequest:
     wanted: Wanted = field(default_factory=Wanted)
     lease_seconds: float = LEASE_SECONDS
     store_patience: float = PATIENCE_SECONDS
+    max_failures: int = MAX_FAILURES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

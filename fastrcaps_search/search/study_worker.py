@@ -22,6 +22,7 @@ from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
 from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.duties import Admitted, Duty
+from fastrcaps_search.store.failures import failure_facts
 from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import ClaimedRepeat
@@ -227,14 +228,12 @@ class Worker:
 
         def fail(failure: Failure) -> None:
             claimed.fail(failure)
-            self._tell("failed", trial=claim.number, reason=failure.message)
+            self._tell("failed", trial=claim.number, **failure_facts(failure))
 
         with self._device_faults_noted(claimed, fail):
             failure = training.train()
-        if failure is None:
-            self._tell("complete", trial=claim.number)
-        else:
-            self._tell("failed", trial=claim.number, reason=failure.message)
+        facts = {} if failure is None else failure_facts(failure)
+        self._tell("failed" if facts else "complete", trial=claim.number, **facts)
 
     def _repeat(self, claimed: ClaimedRepeat) -> None:
         from fastrcaps_search.search.trial import RepeatTraining
@@ -247,7 +246,7 @@ class Worker:
 
         def fail(failure: Failure) -> None:
             training.fail(failure)
-            self._tell("unrepeated", reason=failure.message, **facts)
+            self._tell("unrepeated", **failure_facts(failure), **facts)
 
         with self._device_faults_noted(claimed, fail):
             failure = training.train()
@@ -255,7 +254,7 @@ class Worker:
         if failure is None:
             self._tell("repeated", **facts)
         else:
-            self._tell("unrepeated", reason=failure.message, **facts)
+            self._tell("unrepeated", **failure_facts(failure), **facts)
 
     def _record(self, claim: Claim) -> TrialRecord:
         (record,) = self._store.trials(self._study, epochs=True, number=claim.number)

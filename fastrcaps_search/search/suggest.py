@@ -7,6 +7,8 @@ from collections.abc import Container, Sequence
 
 import optuna
 from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
 from fastrcaps_search.definition.choices import BatchPolicy, LrPolicy
 from fastrcaps_search.definition.objective import OBJECTIVES
@@ -32,8 +34,9 @@ def propose(
 
     The sampler is Optuna's multivariate tree-structured Parzen estimator (Bergstra et al. 2011;
     multi-objective after Ozaki et al. 2022) on a study in memory that holds finished and running
-    trials. An assignment whose training is already there stays running in that study, which
-    makes the sampler look elsewhere, and the sampler is asked again.
+    trials. Infeasible trials and those that diverged violate a constraint there, so that they are
+    never taken for good ones. An assignment whose training is already there stays running in that
+    study, which makes the sampler look elsewhere, and the sampler is asked again.
     """
     definition = study.definition
     taken = {trial.configuration_key for trial in trials}
@@ -50,7 +53,9 @@ def propose(
             return parameters, key
     seed = _seed(study, trials)
     with quiet():
-        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, group=True, constant_liar=True
+        )
     found = _unseen(_shadow(study, trials, sampler), definition, taken, asks=ASKS)
     if found is None and definition.space.is_finite:
         key, parameters = random.Random(seed).choice(list(left.items()))
@@ -84,14 +89,25 @@ def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
 def _shadow(
     study: StudyRecord, trials: Sequence[TrialRecord], sampler: optuna.samplers.BaseSampler
 ) -> optuna.Study:
-    """A study in memory, without failed trials: they have no values to learn from."""
+    """A study in memory, without the trials whose failure says nothing of their configuration."""
     with quiet():
         directions = [StudyDirection[objective.direction.name] for objective in OBJECTIVES]
         shadow = optuna.create_study(directions=directions, sampler=sampler)
-        shadow.add_trials(
-            [frozen_trial(study, t) for t in trials if t.state is not TrialState.FAILED]
-        )
+        shadow.add_trials([told for t in trials if (told := _told(study, t)) is not None])
     return shadow
+
+
+def _told(study: StudyRecord, trial: TrialRecord) -> FrozenTrial | None:
+    """What the sampler is told of a trial; ``None`` for nothing."""
+    if trial.state is not TrialState.FAILED:
+        return frozen_trial(study, trial)
+    if trial.failure is None or not trial.failure.is_divergence:
+        return None
+    # Optuna's sampler passes over failed trials; a pruned one needs no values, and as it violates
+    # its constraint it is sorted by that alone.
+    told = frozen_trial(study, trial)
+    told.state = OptunaState.PRUNED
+    return told
 
 
 def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:

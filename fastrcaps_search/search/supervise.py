@@ -15,7 +15,8 @@ from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
 
 RESTARTS = 3
 """Restarts of a worker in a row, without an epoch or a trial ended, before the run gives up."""
-FAILURES_IN_A_ROW = 3
+MAX_FAILURES = 3
+"""Trials that fail in a row, unless asked otherwise, before the run gives up."""
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.25
 ENDS = ("epoch", "complete", "failed", "repeated", "unrepeated")
@@ -70,14 +71,22 @@ class Supervisor:
         specs: Workers to start.
         stop: Set when the run is to stop.
         observe: Called after every event and a few times a second.
+        max_failures: Trials that fail in a row before the run gives up. One that diverged does
+            not count: that is the fault of its configuration alone.
     """
 
     def __init__(
-        self, specs: Sequence[WorkerSpec], *, stop: threading.Event, observe: Observer
+        self,
+        specs: Sequence[WorkerSpec],
+        *,
+        stop: threading.Event,
+        observe: Observer,
+        max_failures: int = MAX_FAILURES,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._stop = stop
         self._observe = observe
+        self._max_failures = max_failures
         self._events: queue.Queue[tuple[str, dict[str, Any] | None]] = queue.Queue()
         self._workers: dict[str, WorkerProcess] = {}
         self._progress = Progress()
@@ -161,12 +170,16 @@ class Supervisor:
             self._note_error(event)
 
     def _note_failure(self, event: dict[str, Any]) -> None:
+        if event.get("diverged"):
+            return
         run = f" run {event['run']}" if "run" in event else ""
         self._failures.append(f"trial {event['trial']}{run}: {event['reason']}")
-        if len(self._failures) >= FAILURES_IN_A_ROW:
+        count = len(self._failures)
+        if count >= self._max_failures:
+            failed = f"{count} trials failed in a row" if count > 1 else "a trial failed"
             self._error = RunError(
-                f"{len(self._failures)} trials failed in a row, so the run stops: "
-                + "; ".join(self._failures)
+                f"{failed}, so the run stops: {'; '.join(self._failures)}; --max-failures allows "
+                "more"
             )
 
     def _note_error(self, event: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.runs import RunTraining, Workplace
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import ClaimedTrial
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord, TrialRecord, Values
 from fastrcaps_search.store.repeats import ClaimedRepeat, next_run
 from fastrcaps_search.training import device as devices
 
@@ -129,7 +129,7 @@ def failure_of(error: Exception, claimed: ClaimedTrial, study: StudyRecord) -> F
     trace = "".join(traceback.format_exception(error))
     LOG.error("failed: %s\n%s", message, trace)
     path = files.trial_log(claimed.store.location, study, claimed.claim.number)
-    kind = "diverged" if isinstance(error, DivergedError) else type(error).__name__
+    kind = DIVERGED if isinstance(error, DivergedError) else type(error).__name__
     return Failure(kind, message, trace, str(path))
 
 

@@ -22,7 +22,6 @@ from fastrcaps_search.store.duties import Admitted, Duty
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
-from fastrcaps_search.store.migrations import keep_claims
 from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_trials
@@ -128,9 +127,7 @@ class Door:
 
     def _trials(self) -> list[TrialRecord]:
         # Not through the store's own patience: this is within it, and maybe under the lock.
-        return self._store.try_once(
-            lambda connection: read_trials(connection, self._study.study_id)
-        )
+        return self._store.try_once(lambda connection: read_trials(connection, self._study))
 
     def _admit(self, nonce: str) -> Admitted:
         with self._lock.transaction() as connection:
@@ -143,7 +140,7 @@ class Door:
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        trials = read_trials(connection, self._study.study_id)
+        trials = read_trials(connection, self._study)
         trial = trials[row.number]
         duty = Duty.TRAIN
         if trial.is_finished:
@@ -157,7 +154,7 @@ class Door:
         budget, repeats = self._plan(connection)
         held = reap(connection, self._study.study_id)
         # After the reaping, which may have ended a trial.
-        trials = read_trials(connection, self._study.study_id)
+        trials = read_trials(connection, self._study)
         running = [trial for trial in trials if not trial.is_finished]
         for trial in running:
             if trial.number not in held:
@@ -276,9 +273,12 @@ class Door:
                 **asdict(self._me),
             )
         )
-        leases = schema.leases
-        of_trial = (leases.c.study_id == claim.study_id) & (leases.c.number == claim.number)
-        keep_claims(connection, of_trial)
+        leases, names = schema.leases, schema.claims.c.keys()
+        held = select(*(leases.c[name] for name in names)).where(
+            leases.c.study_id == claim.study_id, leases.c.number == claim.number
+        )
+        # For when the lease is gone.
+        connection.execute(insert(schema.claims).from_select(names, held))
         return claim
 
     def _described(self, number: int, token: int, parameters: TrialParameters, key: str) -> Claim:

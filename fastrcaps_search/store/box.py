@@ -6,7 +6,6 @@ import json
 
 from sqlalchemy import Connection, func, select
 
-from fastrcaps_search.definition.data_facts import guessing_accuracy
 from fastrcaps_search.definition.sizes import learned_parameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
@@ -16,7 +15,7 @@ from fastrcaps_search.store.schema import runs, studies
 def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
     """The box of a study whose first complete trial took so long for an epoch."""
     return Box.of(
-        guessing=guessing_accuracy(definition.data_set, definition.evaluate_on),
+        guessing=definition.guessing_accuracy,
         epoch_seconds=epoch_seconds,
         epochs=definition.epochs,
         parameters=(

@@ -59,13 +59,6 @@ def kept_crews(store: Store, study: StudyRecord, *, cores: int) -> dict[str, Kep
     return store.do(lambda connection: _read(connection, study, cores))
 
 
-def has_crews(store: Store, study: StudyRecord) -> bool:
-    """Whether the study has kept a crew on any machine."""
-    table = schema.crews
-    query = select(table.c.study_id).where(table.c.study_id == study.study_id).limit(1)
-    return store.do(lambda connection: connection.scalar(query)) is not None
-
-
 def keep_crew(
     store: Store, study: StudyRecord, kept: KeptCrew, *, device_name: str, cores: int
 ) -> KeptCrew:

@@ -20,3 +20,8 @@ def failure_values(failure: Failure) -> dict[str, Any]:
 def storable(text: str) -> str:
     """The text without NUL and halves of characters."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def failure_facts(failure: Failure) -> dict[str, object]:
+    """What a worker tells of a failure."""
+    return {"reason": failure.message, "diverged": failure.is_divergence}

@@ -57,8 +57,7 @@ class LeaseRecord(_OnHost):
         process_start: Start of the process in the kernel's ticks.
         device: Device that it trains on.
         claimed_at: Seconds since 1970, on the database's clock.
-        lease_seconds: Silence after which it runs out; ``None`` for one that does not, as those
-            of earlier releases.
+        lease_seconds: Silence after which it runs out.
         silent_seconds: Since it was last renewed.
         suspected_seconds: Since another worker first found it silent; ``None`` where none has.
     """
@@ -73,8 +72,8 @@ class LeaseRecord(_OnHost):
     process_start: int
     device: str
     claimed_at: float
-    lease_seconds: float | None = None
-    silent_seconds: float | None = None
+    lease_seconds: float
+    silent_seconds: float
     suspected_seconds: float | None = None
 
     @property
@@ -95,13 +94,10 @@ class LeaseRecord(_OnHost):
         The last third of the lease begins when another worker finds it silent. After an outage of
         the database all are silent, and this is the time in which the living renew.
         """
-        if self.lease_seconds is None or self.suspected_seconds is None:
-            return False
-        return self.is_silent and self.suspected_seconds >= self.lease_seconds / 3
+        suspected = self.suspected_seconds
+        return self.is_silent and suspected is not None and suspected >= self.lease_seconds / 3
 
     @property
     def _silence(self) -> float:
         """Silence as a share of the lease."""
-        if not self.lease_seconds or self.silent_seconds is None:
-            return 0.0
         return self.silent_seconds / self.lease_seconds

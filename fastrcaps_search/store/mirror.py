@@ -24,6 +24,7 @@ from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.distributions import distributions
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
+from fastrcaps_search.store.feasibility import violation
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.refusals import store_errors
@@ -36,6 +37,8 @@ STATES = {
 }
 NUMBER_KEY = "fastrcaps:trial"
 REASON_KEY = "reason"
+FEASIBLE_KEY = "feasible"
+CONSTRAINTS_KEY = "constraints"
 METRIC_NAMES_KEY = "study:metric_names"
 """System attribute in which Optuna keeps the names of the objectives."""
 
@@ -127,7 +130,7 @@ class Mirror:
                     self.storage.create_new_trial(study_id, frozen_trial(study, ours))
                 elif twins[0].state == OptunaState.RUNNING.name and ours.is_finished:
                     require_lock()
-                    self._tell(twins[0].trial_id, ours)
+                    self._tell(twins[0].trial_id, study, ours)
                 for copy in twins[1:]:
                     self._end_copy(copy)
                 self._seen[ours.number] = ours.is_finished
@@ -163,11 +166,13 @@ class Mirror:
         except KeyError:
             return self.create_study(name)
 
-    def _tell(self, trial_id: int, ours: TrialRecord) -> None:
+    def _tell(self, trial_id: int, study: StudyRecord, ours: TrialRecord) -> None:
         values = None if ours.values is None else list(ours.values.as_tuple())
         try:
             if ours.failure is not None:
                 self.storage.set_trial_user_attr(trial_id, REASON_KEY, _reason(ours.failure))
+            for key, value in frozen_trial(study, ours).system_attrs.items():
+                self.storage.set_trial_system_attr(trial_id, key, value)
             self.storage.set_trial_state_values(trial_id, STATES[ours.state], values)
         except optuna.exceptions.UpdateFinishedTrialError:
             # By another program, just now.
@@ -200,15 +205,24 @@ def _reason(failure: Failure) -> str:
 
 
 def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
-    """The trial as Optuna's, with its parameters and distributions."""
+    """The trial as Optuna's, with its parameters, distributions and constraint.
+
+    Args:
+        study: The study.
+        trial: The trial. What is infeasible, or has diverged, violates a constraint.
+    """
     known = distributions(study.definition)
     parameters = trial.parameters.to_dict()
+    broken = violation(study, trial)
     frozen = create_trial(
         state=STATES[trial.state],
         values=None if trial.values is None else list(trial.values.as_tuple()),
         params=parameters,
         distributions={key: known[key] for key in parameters},
         user_attrs=_attributes(trial),
+        constraints=None if broken is None else {FEASIBLE_KEY: broken},
+        # In the form of before Optuna 5, which optuna-dashboard reads (0.21 no other).
+        system_attrs=None if broken is None else {CONSTRAINTS_KEY: [broken]},
     )
     frozen.datetime_start = datetime.fromtimestamp(trial.created_at)
     if trial.finished_at is not None:

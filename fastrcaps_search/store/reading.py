@@ -1,4 +1,4 @@
-"""Rows of one study as records, in tables of this version and of earlier ones."""
+"""Rows of one study as records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy import ColumnElement, Connection, CursorResult, Row, select
+from sqlalchemy import Connection, CursorResult, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store import migrations, schema
+from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.feasibility import infeasible_reason
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
     RunRecord,
+    SetAside,
     Spread,
+    StudyRecord,
     TrialRecord,
     TrialState,
     Values,
@@ -46,32 +49,22 @@ ROWS_AT_ONCE = 1000
 """Rows that are taken from the database before they are made records: so few stay in a cache."""
 
 
-def read_leases(
-    connection: Connection, study_id: int | None = None, *, version: int = migrations.VERSION
-) -> list[LeaseRecord]:
+def read_leases(connection: Connection, study_id: int | None = None) -> list[LeaseRecord]:
     """Current leases by trial number, of one study or of all."""
     table = schema.leases
-    age = {"silent_seconds": table.c.renewed_at, "suspected_seconds": table.c.suspected_at}
-    stored = {
-        column.name: column
-        for column in migrations.columns(table, version)
-        if column.name in LeaseRecord.__dataclass_fields__
-    }
-    ages = {name: now() - since for name, since in age.items()} if version >= 3 else {}
-    query = select(*(column.label(name) for name, column in {**stored, **ages}.items()))
+    stored = [column for column in table.c if column.name in LeaseRecord.__dataclass_fields__]
+    silent = (now() - table.c.renewed_at).label("silent_seconds")
+    suspected = (now() - table.c.suspected_at).label("suspected_seconds")
+    query = select(*stored, silent, suspected)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number))
     return [LeaseRecord(**row._mapping) for row in rows]
 
 
-def read_claims(
-    connection: Connection, study_id: int, *, version: int = migrations.VERSION
-) -> list[ClaimRecord]:
-    """All claims of a study by trial number and token; none where the tables do not keep them."""
+def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
+    """All claims of a study by trial number and token."""
     table = schema.claims
-    if not migrations.columns(table, version):
-        return []
     query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number, table.c.token))
     return [ClaimRecord(*row) for row in rows]
@@ -79,18 +72,18 @@ def read_claims(
 
 def read_trials(
     connection: Connection,
-    study_id: int,
+    study: StudyRecord,
     *,
     epochs: bool = False,
     number: int | None = None,
-    version: int = migrations.VERSION,
 ) -> list[TrialRecord]:
     """All trials of a study (or one), by number, in one transaction."""
 
     def rows(
         table: sqlalchemy.Table, *order: str, names: tuple[str, ...] = ()
     ) -> CursorResult[Any]:
-        query = select(*readable(table, version, names)).where(table.c.study_id == study_id)
+        columns = [table.c[name] for name in names or table.c.keys()]
+        query = select(*columns).where(table.c.study_id == study.study_id)
         if number is not None:
             query = query.where(table.c.number == number)
         return connection.execute(query.order_by(*(table.c[name] for name in order)))
@@ -104,18 +97,9 @@ def read_trials(
         names = (*EPOCH_FIELDS, *SETTING_FIELDS, *METRIC_FIELDS)
         stored = _epochs(rows(schema.epochs, "number", "run", "epoch", names=names))
     return [
-        _trial(row, tuple(runs[row.number]), tuple(stored.get(row.number, ())))
+        _trial(study, row, tuple(runs[row.number]), tuple(stored.get(row.number, ())))
         for row in rows(schema.trials, "number")
     ]
-
-
-def readable(
-    table: sqlalchemy.Table, version: int, names: Sequence[str] = ()
-) -> list[ColumnElement[Any]]:
-    """The columns of a table, or those of these names; empty where they came later."""
-    there = {column.name: column for column in migrations.columns(table, version)}
-    empty = sqlalchemy.null()
-    return [there.get(name, empty.label(name)) for name in names or table.c.keys()]
 
 
 def _epochs(rows: CursorResult[Any]) -> dict[int, list[EpochRecord]]:
@@ -182,11 +166,16 @@ def _run(row: Row[Any]) -> RunRecord:
 
 
 def _trial(
-    row: Row[Any], runs: tuple[RunRecord, ...], epochs: tuple[EpochRecord, ...]
+    study: StudyRecord,
+    row: Row[Any],
+    runs: tuple[RunRecord, ...],
+    epochs: tuple[EpochRecord, ...],
 ) -> TrialRecord:
-    values = None
+    values = infeasible = None
+    set_aside = _set_aside(row)
     if row.accuracy is not None:
         values = Values(row.accuracy, row.training_seconds, row.parameters)
+        infeasible = infeasible_reason(study.definition, values, set_aside)
     failure = None
     if row.failure_kind is not None:
         failure = Failure(
@@ -213,7 +202,15 @@ def _trial(
         epochs=epochs,
         accuracy_spread=_spread(row.accuracy_spread, row.accuracy_margin),
         seconds_spread=_spread(row.training_seconds_spread, row.training_seconds_margin),
+        infeasible=infeasible,
+        set_aside=set_aside,
     )
+
+
+def _set_aside(row: Row[Any]) -> SetAside | None:
+    if row.set_aside_by is None:
+        return None
+    return SetAside(row.set_aside_by, row.set_aside_host, row.set_aside_why, row.set_aside_at)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -10,6 +10,9 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 
+DIVERGED = "diverged"
+"""Kind of the failure of a training that left the finite numbers."""
+
 
 class TrialState(StrEnum):
     """State of a trial; all but ``RUNNING`` are final."""
@@ -48,6 +51,11 @@ class Failure:
     message: str
     trace: str
     log_path: str
+
+    @property
+    def is_divergence(self) -> bool:
+        """Whether the loss or a value was not finite: the fault of the configuration."""
+        return self.kind == DIVERGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,7 @@ class EpochRecord:
         setting: Device, versions, threads.
         sharing: Workers that used the same device, at its start or at its end, whichever were
             more; those of other studies in the same database included.
-        stored_at: Seconds since 1970, on the database's clock; ``None`` for those of earlier
-            releases.
+        stored_at: Seconds since 1970, on the database's clock.
     """
 
     run: int
@@ -99,7 +106,7 @@ class EpochRecord:
     metrics: EpochMetrics
     setting: RunSetting
     sharing: int
-    stored_at: float | None = None
+    stored_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,23 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """That somebody has taken a trial off the front.
+
+    Attributes:
+        by: Name of the user.
+        host: Name of the machine.
+        why: One line.
+        at: Seconds since 1970, on the database's clock.
+    """
+
+    by: str
+    host: str
+    why: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRecord:
     """A stored trial.
 
@@ -170,6 +194,8 @@ class TrialRecord:
         epochs: Its epochs, by run and epoch; empty where they were not asked for.
         accuracy_spread: Of the accuracies of its runs, when complete with two or more.
         seconds_spread: Of their training seconds.
+        infeasible: Why it is on no front though complete; ``None`` where it may be on one.
+        set_aside: Who has taken it off the front by hand.
     """
 
     number: int
@@ -186,6 +212,19 @@ class TrialRecord:
     epochs: tuple[EpochRecord, ...] = ()
     accuracy_spread: Spread | None = None
     seconds_spread: Spread | None = None
+    infeasible: str | None = None
+    set_aside: SetAside | None = None
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether it is complete and may be on the front."""
+        return self.feasible_values is not None
+
+    @property
+    def feasible_values(self) -> Values | None:
+        """The values that fronts, ranges and choices go by; ``None`` where it has none."""
+        is_complete = self.state is TrialState.COMPLETE
+        return self.values if is_complete and self.infeasible is None else None
 
     @property
     def results(self) -> tuple[RunRecord, ...]:

@@ -16,7 +16,8 @@ def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
     """Mark the networks of trials that have ended, are not held, and have left the front.
 
     A trial behind the front comes back to it only when repeats change values: those near it keep
-    their networks, and while repeats are planned those of the next front behind it, too.
+    their networks, and while repeats are planned those of the next front behind it, too. A trial
+    that was set aside by hand keeps its own: it may be taken back.
 
     Returns:
         Number and token of each such trial, those marked before included. Files of later claims
@@ -25,7 +26,7 @@ def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
     repeats = store.study(study.name).repeats
 
     def give_up(connection: Connection) -> list[tuple[int, int]]:
-        trials = read_trials(connection, study.study_id)
+        trials = read_trials(connection, study)
         kept = _wanted(trials, repeats)
         kept |= {lease.number for lease in read_leases(connection, study.study_id)}
         given_up = [t for t in trials if t.is_finished and t.number not in kept]
@@ -40,6 +41,7 @@ def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
 
 def _wanted(trials: list[TrialRecord], repeats: int) -> set[int]:
     wanted = set(near_front_numbers(trials))
+    wanted |= {trial.number for trial in trials if trial.set_aside is not None}
     if repeats:
         wanted |= set(front_numbers([trial for trial in trials if trial.number not in wanted]))
     return wanted

@@ -57,7 +57,10 @@ class DueRepeats:
 
     def __call__(self, trials: Sequence[TrialRecord], repeats: int) -> list[TrialRecord]:
         """As :func:`due_repeats`."""
-        state = (repeats, [(t.number, t.token, t.state, t.ended_runs) for t in trials])
+        state = (
+            repeats,
+            [(t.number, t.token, t.state, t.ended_runs, t.infeasible) for t in trials],
+        )
         if self._known[0] != state:
             self._known = (state, due_repeats(trials, repeats))
         return self._known[1]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialRecord, TrialState
 from fastrcaps_search.store.summary import front_numbers
 from fastrcaps_search.store.sureness import probabilities
+
+MOST_REASONS = 3
+"""Reasons that are named where no trial is feasible."""
 
 
 def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
@@ -25,6 +31,23 @@ def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     return [trial_row(by_number[number], sureness) for number in front_numbers(trials)]
 
 
+def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Rows of the front, to choose one of.
+
+    Raises:
+        NothingFitsError: There are complete trials, but no feasible one.
+    """
+    rows = front_rows(trials)
+    reasons = Counter(trial.infeasible for trial in trials if trial.infeasible is not None)
+    if reasons and not rows:
+        listed = ", ".join(f"{count} {why}" for why, count in reasons.most_common(MOST_REASONS))
+        raise NothingFitsError(
+            f"the trial must be feasible, but none of the {reasons.total()} complete trials is: "
+            f"{listed}{', ...' * (len(reasons) > MOST_REASONS)}; run more trials"
+        )
+    return rows
+
+
 def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -> dict[str, Any]:
     """JSON values of one trial.
 
@@ -32,8 +55,10 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
     the number of runs that the values are means of; while there are none, of those that were
     begun. ``spread`` is there for two runs and more: for accuracy and seconds the standard
     deviation of the runs, and the 95 % interval of their mean. ``front_probability`` of a
-    complete trial is null where nothing was repeated. ``test_accuracy`` is there when it is
-    known, ``reason`` when the trial failed.
+    feasible trial is null where nothing was repeated. ``feasible`` of a complete trial says
+    whether it may be on the front. ``test_accuracy`` is there when it is known, ``reason`` when
+    the trial failed or is infeasible, ``set_aside`` (``by``, ``host``, ``why``, ``at``) when it
+    was excluded.
 
     Args:
         trial: The trial.
@@ -54,12 +79,18 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
     spreads = _spreads(trial)
     if spreads:
         row["spread"] = spreads
-    if trial.state is TrialState.COMPLETE:
+    if trial.is_feasible:
         row["front_probability"] = (sureness or {}).get(trial.number)
+    if trial.state is TrialState.COMPLETE:
+        row["feasible"] = trial.is_feasible
     if trial.test_accuracy is not None:
         row["test_accuracy"] = _json_number(trial.test_accuracy)
     if trial.state is TrialState.FAILED:
         row["reason"] = failure_reason(trial)
+    elif trial.infeasible is not None:
+        row["reason"] = trial.infeasible
+    if trial.set_aside is not None:
+        row["set_aside"] = asdict(trial.set_aside)
     return row
 
 

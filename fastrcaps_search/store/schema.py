@@ -35,7 +35,7 @@ studies = Table(
     Column("budget", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     # Runs that each trial on or near the front is to have; 0 for none planned.
-    Column("repeats", Integer, nullable=False, server_default="0"),
+    Column("repeats", Integer, nullable=False, default=0),
     # Of the hypervolume: JSON, from the first complete trial on.
     Column("box", Text),
 )
@@ -70,9 +70,14 @@ trials = Table(
     Column("log_path", Text),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
+    # Who has taken it off the front by hand, on which host, why and when.
+    Column("set_aside_by", Text),
+    Column("set_aside_host", Text),
+    Column("set_aside_why", Text),
+    Column("set_aside_at", Float),
     # Since its last stored epoch: workers that died, and devices that gave out.
-    Column("deaths", Integer, nullable=False, server_default="0"),
-    Column("device_faults", Integer, nullable=False, server_default="0"),
+    Column("deaths", Integer, nullable=False, default=0),
+    Column("device_faults", Integer, nullable=False, default=0),
     Unique("study_id", "configuration_key"),
 )
 
@@ -89,11 +94,10 @@ leases = Table(
     Column("process_start", BigInteger, nullable=False),
     Column("device", Text, nullable=False),
     Column("claimed_at", Float, nullable=False),
-    # Empty in leases of releases whose leases did not run out.
-    Column("renewed_at", Float),
-    Column("lease_seconds", Float),
+    Column("renewed_at", Float, nullable=False),
+    Column("lease_seconds", Float, nullable=False),
     Column("suspected_at", Float),
-    Column("nonce", String(32)),
+    Column("nonce", String(32), nullable=False),
 )
 
 # One row for every claim that was granted; never changed, never removed.
@@ -138,7 +142,7 @@ runs = Table(
     # Why a planned repeat ended without a result.
     Column("failure", Text),
     # Whether its network was removed, as its trial had left the front.
-    Column("removed", Integer, nullable=False, server_default="0"),
+    Column("removed", Integer, nullable=False, default=0),
 )
 
 epochs = Table(
@@ -163,8 +167,7 @@ epochs = Table(
     Column("samples", Integer, nullable=False),
     *_setting(),
     Column("sharing", Integer, nullable=False),
-    # Empty in epochs of earlier releases.
-    Column("stored_at", Float),
+    Column("stored_at", Float, nullable=False),
 )
 
 

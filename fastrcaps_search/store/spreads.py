@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, select
 
 from fastrcaps_search.front.spread import spread
-from fastrcaps_search.store.schema import runs, trials
+from fastrcaps_search.store.schema import runs
 
 MEASURED = ("accuracy", "training_seconds")
 """Values that differ from run to run; the parameters are the same in all."""
@@ -24,7 +24,6 @@ Key = tuple[int, int]
 
 def read_results(connection: Connection, *those: ColumnElement[bool]) -> dict[Key, list[Row[Any]]]:
     """Runs with a result, by study and number of their trial, in the order of their index."""
-    # By name: a migration from older tables must not ask for what comes later.
     columns = (runs.c[name] for name in ("study_id", "number", "run", *MEASURED, "parameters"))
     query = select(*columns).where(runs.c.accuracy.is_not(None), *those)
     rows = connection.execute(query.order_by(runs.c.study_id, runs.c.number, runs.c.run))
@@ -49,14 +48,3 @@ def mean_values(results: Sequence[Row[Any]]) -> Mapping[str, float | None]:
     names = (*MEASURED, "parameters")
     means = {name: fmean(getattr(row, name) for row in results) for name in names}
     return {**means, **spread_values(results)}
-
-
-def fill_spreads(connection: Connection) -> None:
-    """Store the spreads of complete trials of two or more runs that are there already."""
-    for (study_id, number), results in read_results(connection).items():
-        if len(results) > 1:
-            key = (trials.c.study_id == study_id) & (trials.c.number == number)
-            complete = trials.c.state == "complete"
-            connection.execute(
-                trials.update().where(key, complete).values(**spread_values(results))
-            )

@@ -21,7 +21,7 @@ from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reading import read_claims, read_leases, read_trials, readable
+from fastrcaps_search.store.reading import read_claims, read_leases, read_trials
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.refusals import store_errors
 
@@ -34,7 +34,6 @@ class Store:
     Args:
         location: Where it is.
         engine: Connections to it.
-        version: Version of its tables.
         patience: How long its outages are borne.
     """
 
@@ -43,12 +42,10 @@ class Store:
         location: Location,
         engine: Engine,
         *,
-        version: int = migrations.VERSION,
         patience: Patience | None = None,
     ) -> None:
         self.location = location
         self.engine = engine
-        self.version = version
         self.patience = patience or Patience()
 
     @classmethod
@@ -78,24 +75,17 @@ class Store:
             StoreError: Not a database of ours.
         """
         patience = patience or Patience()
-        store = patience(lambda: cls._checked(location, writing_engine(location), patience))
-        if store.version < migrations.VERSION:
-            store.close()
-            raise StoreError(
-                f"{location.shown} must have tables of version {migrations.VERSION} to be worked "
-                f"on, got version {store.version}; `fastrcaps-search run` brings it up to date"
-            )
-        return store
+        return patience(lambda: cls._checked(location, writing_engine(location), patience))
 
     @classmethod
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
         try:
             with store_errors(location):
-                version = migrations.check(engine, shown=location.shown)
+                migrations.check(engine, shown=location.shown)
         except BaseException:
             engine.dispose()
             raise
-        return cls(location, engine, version=version, patience=patience)
+        return cls(location, engine, patience=patience)
 
     def close(self) -> None:
         """Close all connections."""
@@ -139,26 +129,17 @@ class Store:
 
     def find_study(self, name: str) -> StudyRecord | None:
         """The stored study of that name, or ``None``."""
-        columns = readable(schema.studies, self.version)
-        query = select(*columns).where(schema.studies.c.name == name)
+        query = select(schema.studies).where(schema.studies.c.name == name)
         row = self.do(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _study(row, self.location)
 
     def leases(self, study: StudyRecord) -> list[LeaseRecord]:
         """Current leases, by trial number."""
-        return self.do(
-            lambda connection: read_leases(connection, study.study_id, version=self.version)
-        )
+        return self.do(lambda connection: read_leases(connection, study.study_id))
 
     def claims(self, study: StudyRecord) -> list[ClaimRecord]:
-        """All claims that were ever granted, by trial number and token.
-
-        Only the current ones, from when its tables were brought up to date, for trials that
-        earlier releases claimed; none where they were not.
-        """
-        return self.do(
-            lambda connection: read_claims(connection, study.study_id, version=self.version)
-        )
+        """All claims that were ever granted, by trial number and token."""
+        return self.do(lambda connection: read_claims(connection, study.study_id))
 
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
@@ -171,9 +152,7 @@ class Store:
             number: Only this trial.
         """
         return self.do(
-            lambda connection: read_trials(
-                connection, study.study_id, epochs=epochs, number=number, version=self.version
-            )
+            lambda connection: read_trials(connection, study, epochs=epochs, number=number)
         )
 
     def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:
@@ -208,6 +187,6 @@ def _study(row: Row[Any], location: Location) -> StudyRecord:
         seed=row.seed,
         budget=row.budget,
         created_at=row.created_at,
-        repeats=row.repeats or 0,
+        repeats=row.repeats,
         box=None if row.box is None else Box.from_dict(json.loads(row.box)),
     )

@@ -33,6 +33,7 @@ class StudySummary:
     Attributes:
         budget: Trials asked for.
         complete: Trials with values.
+        infeasible: Those of them that are on no front.
         stopped: Trials that were stopped early.
         failed: Trials that failed.
         running: Trials without an end, whether or not a worker holds them now.
@@ -49,6 +50,7 @@ class StudySummary:
 
     budget: int
     complete: int
+    infeasible: int
     stopped: int
     failed: int
     running: int
@@ -87,6 +89,7 @@ def summarise(
     return StudySummary(
         budget=study.budget,
         complete=counts[TrialState.COMPLETE],
+        infeasible=sum(trial.infeasible is not None for trial in trials),
         stopped=counts[TrialState.STOPPED],
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
@@ -101,7 +104,7 @@ def summarise(
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the complete trials that no other complete trial dominates.
+    """Numbers of the feasible trials that no other feasible trial dominates.
 
     Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
     are all on the front.
@@ -115,9 +118,7 @@ def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
 
 def _valued(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Values]]:
     return [
-        (trial, trial.values)
-        for trial in trials
-        if trial.state is TrialState.COMPLETE and trial.values is not None
+        (trial, trial.feasible_values) for trial in trials if trial.feasible_values is not None
     ]
 
 

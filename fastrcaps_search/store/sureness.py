@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fastrcaps_search.front.certainty import NEAR, Sample, front_probabilities
-from fastrcaps_search.store.records import TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import TrialRecord, Values
 from fastrcaps_search.store.summary import front_numbers
 
 LEAST_SECONDS = 1e-9
@@ -13,14 +13,14 @@ LEAST_SECONDS = 1e-9
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
-    """Probability of being on the front by number of each complete trial.
+    """Probability of being on the front by number of each feasible trial.
 
     Empty where no trial was trained more than once: then nothing says how far runs scatter.
     """
     # Numpy takes a moment to import; most studies have not been repeated.
-    if not any(len(trial.results) > 1 for trial in trials if _values(trial)):
+    if not any(len(trial.results) > 1 for trial in trials if trial.is_feasible):
         return {}
-    valued = [(trial, values) for trial in trials if (values := _values(trial)) is not None]
+    valued = [(t, values) for t in trials if (values := t.feasible_values) is not None]
     found = front_probabilities([_sample(trial, values) for trial, values in valued])
     if found is None:
         return {}
@@ -41,10 +41,6 @@ def near_front_numbers(
     known = probabilities(trials) if sureness is None else sureness
     found |= dict.fromkeys(number for number, sure in known.items() if sure >= NEAR)
     return list(found)
-
-
-def _values(trial: TrialRecord) -> Values | None:
-    return trial.values if trial.state is TrialState.COMPLETE else None
 
 
 def _sample(trial: TrialRecord, values: Values) -> Sample:

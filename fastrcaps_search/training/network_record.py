@@ -24,7 +24,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import DefinitionError, ExportedNetworkError
 from fastrcaps_search.metrics import RunSetting
 
-FORMAT = "fastrcaps-network-1"
+FORMAT = "fastrcaps-network-2"
 CHECKSUM = "sha256"
 WEIGHTS_FILE = "weights.safetensors"
 RECORD_FILE = "network.json"
@@ -152,8 +152,8 @@ class NetworkRecord:
         form = values.get("format")
         if form != FORMAT:
             raise ExportedNetworkError(
-                f"format must be {FORMAT}, got {checks.shown(form)}; another release of "
-                "fastrcaps-search may read it"
+                f"format must be {FORMAT}, got {checks.shown(form)}; the release of "
+                "fastrcaps-search that wrote it reads it"
             )
         claimed = values.pop(CHECKSUM, None)
         if claimed != checksum(values):

@@ -91,7 +91,7 @@ def test_the_chosen_trial_is_the_row_of_the_front_and_why(
     chosen = json.loads(done.stdout)
     assert list(chosen) == [
         *("trial", "state", "params", "values", "runs", "device"),
-        *("front_probability", "why"),
+        *("front_probability", "feasible", "why"),
     ]
     assert chosen["trial"] == number
     assert chosen.pop("why") == why

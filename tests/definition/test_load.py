@@ -28,7 +28,7 @@ SHIPPED = "fashion-mnist, mnist, mnist-mini, paper-fashion-mnist, paper-lenet5, 
 STUDY_KEYS = (
     "extends, name, network, data_set, epochs, evaluate_on, runs_per_trial, batch_size, "
     "boundaries, precision, early_stopping, train_images, shifts, lr_max, lr_min, "
-    "polynomial_power, routing_gradient, space, configuration"
+    "polynomial_power, routing_gradient, min_accuracy, space, configuration"
 )
 PARAMETER_KEYS = (
     "lr_policy, batch_policy, adabatch_exponent, decoder, weight_sharing, lr_max, lr_min, "

@@ -96,6 +96,7 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                 "lr_max": st.floats(1e-3, 1.0),
                 "lr_min": st.floats(1e-9, 9e-4),
                 "polynomial_power": st.floats(0.1, 10.0),
+                "min_accuracy": st.floats(0.01, 1.0),
                 "space": spaces(has_capsules=capsules),
                 "routing_gradient": st.sampled_from(["full", "last"] if capsules else ["full"]),
             },

@@ -114,14 +114,14 @@ def command(make_command: Callable[[], Command]) -> Command:
     return make_command()
 
 
-# Trainings of a tenth of a second; the space has 12 batch sizes and exponents x 3 policies.
+# Trainings of a second, enough to learn; the space has 12 batch sizes and exponents x 3 policies.
 QUICK = """
 name = "quick"
 network = "lenet5"
 data_set = "mnist-mini"
 epochs = 2
 boundaries = [1]
-train_images = 64
+train_images = 400
 [space]
 lr_policy = ["fixed", "exponential_decay", "one_cycle"]
 batch_policy = ["constant", "adabatch"]

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# A search on the narrow capsule network: 160 digits, two epochs.
+# A search on the narrow capsule network: 480 digits, two epochs.
 QUICK = """
 extends = "mnist-mini"
 name = "quick"
 epochs = 2
 boundaries = [1]
-train_images = 160
+train_images = 480
 """
 
 
@@ -71,7 +71,7 @@ def test_run_says_what_it_will_do_and_ends_with_front_and_report(
     command, printed = ran
     first, *_, last = printed.splitlines()
     assert first.startswith(
-        "quick: 0/4 trials done, 4 to go; capsnet-narrow on mnist-mini, 160 images x 2 epochs "
+        "quick: 0/4 trials done, 4 to go; capsnet-narrow on mnist-mini, 480 images x 2 epochs "
         "x 1 run; "
     )
     assert "about " in first
@@ -93,7 +93,7 @@ def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
     assert list(status) == [
         *("study", "budget", "complete", "stopped", "failed", "running"),
         *("workers", "hypervolume", "eta_seconds", "hypervolume_box"),
-        *("repeat_front", "repeats_left", "disk_bytes"),
+        *("infeasible", "repeat_front", "repeats_left", "disk_bytes"),
     ]
     counted = [status[key] for key in ("study", "budget", "complete", "failed", "running")]
     assert counted == ["quick", 4, 4, 0, 0]
@@ -115,8 +115,8 @@ def test_values_follow_from_the_stored_epochs(ran: tuple[Command, str]) -> None:
         assert row["values"]["accuracy"] == epochs[best][0]
         seconds = math.fsum(epoch[1] for epoch in epochs[: best + 1])
         assert row["values"]["training_seconds"] == seconds
-        assert all(epoch[2] == math.ceil(160 / epoch[3]) for epoch in epochs)
-        assert all(epoch[4] == 160 for epoch in epochs)
+        assert all(epoch[2] == math.ceil(480 / epoch[3]) for epoch in epochs)
+        assert all(epoch[4] == 480 for epoch in epochs)
         assert all(1 <= epoch[5] <= 2 for epoch in epochs)
     connection.close()
 
@@ -279,21 +279,8 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     assert len(other.stderr.splitlines()) == 1
 
 
-def test_a_database_of_the_release_before_goes_on_as_it_was_trained(begun: Command) -> None:
-    connection = sqlite3.connect(begun.folder / "fastrcaps.db")
-    connection.executescript("drop table fastrcaps_crews; update fastrcaps_schema set version = 1")
-    connection.close()
-    assert begun.json("status", "--study", "quick")["complete"] == 1
-    done = begun("run", "--study", "quick.toml", "--trials", "2")
-    plural = "s" if cores() > 1 else ""
-    assert plan(done.stdout) == (
-        f"1 worker with {cores()} thread{plural} (as before) on {device_name_of('cpu')}"
-    )
-    assert threads_of(begun, 1) == {cores()}
-
-
-def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[], Command]) -> None:
-    command = make_command()
+def run_broken(command: Command, error: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run a study of six configurations whose every training raises this error."""
     (command.folder / "bad.toml").write_text(
         'name = "bad"\nnetwork = "lenet5"\ndata_set = "mnist-mini"\nepochs = 2\n'
         "boundaries = [1]\ntrain_images = 64\n[space]\n"
@@ -303,15 +290,16 @@ def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[],
     # A worker whose training breaks, in the place of the real one.
     script = (
         "import fastrcaps_search.training.run as run\n"
+        "from fastrcaps_search.errors import DivergedError\n"
         "def broken(self, epoch):\n"
-        "    raise RuntimeError('the network\\nfell over')\n"
+        f"    raise {error}\n"
         "run.Run._epoch = broken\n"
         "import sys\n"
         "from fastrcaps_search.search.worker import main\n"
         "sys.exit(main())\n"
     )
     (command.folder / "worker.py").write_text(script)
-    done = subprocess.run(
+    return subprocess.run(
         [
             *(sys.executable, "-c"),
             "import sys, fastrcaps_search.search.processes as p\n"
@@ -319,7 +307,7 @@ def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[],
             "p._command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
             "from fastrcaps_search.cli.main import main\n"
             "sys.exit(main())",
-            *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1"),
+            *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1", *more),
         ],
         cwd=command.folder,
         env=command.environment(),
@@ -327,12 +315,33 @@ def test_every_trial_failing_is_told_and_ends_the_run(make_command: Callable[[],
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("most", [3, 4])
+def test_failures_in_a_row_are_told_and_end_the_run(
+    make_command: Callable[[], Command], most: int
+) -> None:
+    command = make_command()
+    more = () if most == 3 else ("--max-failures", str(most))
+    done = run_broken(command, r"RuntimeError('the network\nfell over')", *more)
     assert done.returncode == 1
+    listed = "; ".join(f"trial {number}: the network" for number in range(most))
     assert done.stderr.splitlines() == [
-        "fastrcaps-search: 3 trials failed in a row, so the run stops: "
-        "trial 0: the network; trial 1: the network; trial 2: the network"
+        f"fastrcaps-search: {most} trials failed in a row, so the run stops: {listed}; "
+        "--max-failures allows more"
     ]
     rows = command.json("trials", "--study", "bad")
     failed = [row for row in rows if row["state"] == "failed"]
     assert [row["reason"] for row in failed] == ["the network"] * len(failed)
-    assert len(failed) >= 3
+    assert len(failed) >= most
+
+
+def test_a_run_goes_on_after_trials_that_diverge(make_command: Callable[[], Command]) -> None:
+    command = make_command()
+    done = run_broken(command, "DivergedError(2)")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("fastrcaps-search: every trial failed: trial ")
+    rows = command.json("trials", "--study", "bad")
+    assert [row["state"] for row in rows] == ["failed"] * 6
+    assert {row["reason"] for row in rows} == {"diverged at epoch 2"}

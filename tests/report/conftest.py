@@ -117,7 +117,7 @@ def epoch_record(
         steps=250,
         samples=4000,
     )
-    return EpochRecord(0, 1, "worker-1", metrics, setting, sharing)
+    return EpochRecord(0, 1, "worker-1", metrics, setting, sharing, 0.0)
 
 
 def curve(accuracy: float, seconds: float, epochs: int = 5) -> tuple[EpochRecord, ...]:
@@ -168,7 +168,7 @@ def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # 
 
 
 def lease(number: int, *, host: str = "desk") -> LeaseRecord:
-    return LeaseRecord(number, 1, "worker-1", host, "boot", "ns", 1, 1, "cpu", 0.0)
+    return LeaseRecord(number, 1, "worker-1", host, "boot", "ns", 1, 1, "cpu", 0.0, 30.0, 0.0)
 
 
 def claim(number: int, token: int, worker: str, at: float, *, host: str = "desk") -> ClaimRecord:

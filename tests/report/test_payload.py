@@ -266,6 +266,7 @@ def large(records: Records, *, trials: int, epochs: int) -> list[TrialRecord]:
                 ),
                 records.setting,
                 1,
+                0.0,
             )
             for epoch in range(1, epochs + 1)
         )

@@ -44,6 +44,7 @@ def test_columns_come_in_the_documented_order(rows: list[dict[str, Any]]) -> Non
         "device",
         "front_probability",
         "test_accuracy",
+        "feasible",
         "reason",
     ]
 
@@ -66,6 +67,7 @@ def test_csv_reads_back_as_the_rows(rows: list[dict[str, Any]]) -> None:
         "device": "Test CPU @ 2 GHz",
         "front_probability": "",
         "test_accuracy": "0.944",
+        "feasible": "true",
         "reason": "",
     }
     assert found[2]["params.batch_policy"] == ""
@@ -167,6 +169,7 @@ def test_spreads_have_columns_where_some_trial_has_one(records: Records) -> None
         "device",
         "front_probability",
         "test_accuracy",
+        "feasible",
         "reason",
     ]
     found = list(csv.DictReader(io.StringIO(text)))

@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 
-from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.search.crews import Wanted, candidates, crews_of_epochs, fastest, reason
+from fastrcaps_search.search.crews import Wanted, candidates, fastest, reason
 from fastrcaps_search.store.crews import Crew
-from fastrcaps_search.store.records import EpochRecord, TrialRecord, TrialState
 
 
 @pytest.mark.parametrize(
@@ -91,36 +88,3 @@ def test_workers_are_asked_for_in_all_or_per_device() -> None:
 def test_workers_that_cannot_be(given: dict[str, Any], line: str) -> None:
     with pytest.raises(UsageError, match=line):
         Wanted(**given)
-
-
-def trial(name: str, *threads: int, device: str = "cpu") -> TrialRecord:
-    """A trial with an epoch of each number of threads on a device of that name."""
-    metrics = EpochMetrics(1, 1, 1e-3, 1e-3, 1.0, 1.0, 0.0, 0.5, 0.5, 1.0, 1.0, 10, 10)
-    return TrialRecord(
-        number=0,
-        state=TrialState.COMPLETE,
-        parameters=TrialParameters.from_dict({"lr_policy": "fixed", "batch_policy": "constant"}),
-        configuration_key="",
-        values=None,
-        test_accuracy=None,
-        failure=None,
-        token=1,
-        created_at=0.0,
-        finished_at=1.0,
-        epochs=tuple(
-            EpochRecord(0, 1, "w", metrics, RunSetting(device, name, "2.6", "fp32", each, "k"), 1)
-            for each in threads
-        ),
-    )
-
-
-def test_crews_of_a_study_that_was_begun_before_crews_were_kept() -> None:
-    trials = [trial("a", 1, 2, 2), trial("a", 2), trial("b", 1), trial("c", 4), trial("d")]
-    card = trial("e", 1, device="cuda")
-    assert crews_of_epochs([*trials, card], cores=4) == {
-        "a": Crew(2, 2),
-        "b": Crew(4, 1),
-        "c": Crew(1, 4),
-    }
-    assert crews_of_epochs(trials, cores=2) == {"a": Crew(1, 2), "b": Crew(2, 1)}
-    assert crews_of_epochs([trial("b", 1)], cores=64) == {"b": Crew(4, 1)}

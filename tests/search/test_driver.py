@@ -203,28 +203,6 @@ def test_what_a_study_was_begun_with_stays_its_own(
     assert begun(run()) == ("1 worker with 2 threads (as before) on a CPU", None)
 
 
-@pytest.mark.parametrize(
-    ("threads", "words"),
-    [
-        (1, "2 workers with 1 thread (as before) on a CPU"),
-        (2, "1 worker with 2 threads (as before) on a CPU"),
-        # More threads than there are cores now: measured anew.
-        (8, "2 workers with 1 thread (chosen: 1.7x the images/s of 1 worker with 2) on a CPU"),
-    ],
-)
-def test_a_study_of_a_release_that_kept_no_crew_goes_on_as_it_was_trained(
-    tmp_path: Path,
-    run: Callable[..., StudyRun],
-    machine: Pretended,
-    threads: int,
-    words: str,
-) -> None:
-    first = run()
-    finish(tmp_path, 2, threads=threads)
-    assert begun(first) == (words, None)
-    assert begun(run())[0].endswith("(as before) on a CPU")
-
-
 def test_every_card_has_its_workers(run: Callable[..., StudyRun], machine: Pretended) -> None:
     machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
     assert begun(run(trials=9, workers_per_device=2)) == (

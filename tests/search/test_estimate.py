@@ -113,6 +113,7 @@ def epoch(size: int, *, steps: int, seconds: float, device: str = "cpu") -> Epoc
         ),
         setting=RunSetting(device, "a name", "2.6", "fp32", 1, "eager"),
         sharing=1,
+        stored_at=0.0,
     )
 
 

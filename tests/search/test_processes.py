@@ -182,12 +182,43 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
     worker_script.append(
         failed % (0, 0) + unrepeated * 2 + "import sys; sys.stdout.flush(); input()"
     )
-    with pytest.raises(RunError, match=r"trial 0: r0; trial 4 run 2: r; trial 4 run 2: r$"):
+    with pytest.raises(
+        RunError,
+        match=r"r0; trial 4 run 2: r; trial 4 run 2: r; --max-failures ",
+    ):
         Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
 
     worker_script.append("".join(failed % (n, n) for n in range(3)) + "input()")
     with pytest.raises(RunError) as error:
         Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
     assert str(error.value) == (
-        "3 trials failed in a row, so the run stops: trial 0: r0; trial 1: r1; trial 2: r2"
+        "3 trials failed in a row, so the run stops: trial 0: r0; trial 1: r1; trial 2: r2; "
+        "--max-failures allows more"
     )
+
+
+def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    failed = """print('{"event": "failed", "trial": %d, "reason": "r", "diverged": %s}')\n"""
+    wait = "import sys; sys.stdout.flush(); input()"
+
+    def supervise(**more: int) -> None:
+        Supervisor(
+            [spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None, **more
+        ).run()
+
+    worker_script.append("".join(failed % (n, "true") for n in range(9)))
+    supervise()
+    # It neither counts nor ends a row.
+    others = "".join(
+        failed % (n, word) for n, word in enumerate(("false", "true", "false", "true", "false"))
+    )
+    worker_script.append(others + wait)
+    with pytest.raises(RunError, match=r"^3 trials failed in a row, so the run stops: trial 0"):
+        supervise()
+    worker_script.append(others)
+    supervise(max_failures=4)
+    worker_script.append(failed % (7, "false") + wait)
+    with pytest.raises(RunError, match=r"^a trial failed, so the run stops: trial 7: r;"):
+        supervise(max_failures=1)

@@ -40,7 +40,7 @@ BASE = {
     "data_set": "mnist-mini",
     "epochs": 2,
     "boundaries": [1],
-    "train_images": 64,
+    "train_images": 400,
 }
 SEARCH = StudyDefinition.from_dict({**BASE, "space": {"adabatch_exponent": [2, 3]}})
 

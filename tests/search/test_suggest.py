@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +14,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search import suggest
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, TrialState, Values
 
 
 def record(definition: StudyDefinition, *, seed: int = 0) -> StudyRecord:
@@ -223,3 +225,53 @@ def test_a_continuous_space_of_one_training_is_exhausted_after_it() -> None:
         },
     )
     assert len(asked(pointless, 3)) == 1
+
+
+WIDE = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [1e-4, 1.0]}
+
+
+def searched(kind: str) -> list[TrialRecord]:
+    """50 trials of a search for a rate; above 0.03 nothing learns.
+
+    Args:
+        kind: ``infeasible`` for trials that guess there, quickly, ``told`` where they count all
+            the same, or the kind of the failure with which they end there.
+    """
+    space = study(space=WIDE, data_set="mnist-mini")
+    trials: list[TrialRecord] = []
+    for number in range(50):
+        proposed = propose(space, trials)
+        assert proposed is not None
+        rate = proposed[0].lr_max
+        assert rate is not None
+        done = trial(number, *proposed)
+        if rate > 0.03:
+            guess = Values(0.1, 1.0, 10.0)
+            reason = "not better than guessing"
+            done = replace(done, values=guess, infeasible=None if kind == "told" else reason)
+            if kind in ("diverged", "MemoryError"):
+                failure = Failure(kind, "diverged at epoch 1", "", "")
+                done = replace(done, values=None, state=TrialState.FAILED, failure=failure)
+                done = replace(done, infeasible=None)
+        else:
+            # Quickest at 0.003, a decade below.
+            done = replace(done, values=Values(0.9, 10.0 + abs(math.log10(rate / 3e-3)), 10.0))
+        trials.append(done)
+    return trials
+
+
+def bad(trials: Sequence[TrialRecord]) -> int:
+    """How many of the later proposals lie where nothing learns: 38 % of the range."""
+    return sum((t.parameters.lr_max or 0.0) > 0.03 for t in trials[20:])
+
+
+def test_the_search_learns_where_trainings_diverge() -> None:
+    assert bad(searched("diverged")) <= 4
+    # Chance is 11 of 30; what is never heard of draws the sampler.
+    assert bad(searched("MemoryError")) > 15
+
+
+def test_the_search_learns_where_trainings_guess() -> None:
+    assert bad(searched("infeasible")) <= 4
+    # Nothing is quicker than not to learn.
+    assert bad(searched("told")) > 15

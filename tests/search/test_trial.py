@@ -34,7 +34,7 @@ EPOCHS = 5
 @pytest.fixture(scope="module")
 def splits() -> Splits:
     definition = StudyDefinition.from_dict(
-        {"name": "s", "network": "lenet5", "data_set": "mnist-mini", "train_images": 64}
+        {"name": "s", "network": "lenet5", "data_set": "mnist-mini", "train_images": 400}
     )
     whole = make_splits(
         definition, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
@@ -54,7 +54,7 @@ class Site:
                 "data_set": "mnist-mini",
                 "epochs": EPOCHS,
                 "boundaries": [1],
-                "train_images": 64,
+                "train_images": 400,
                 "space": {"adabatch_exponent": [2, 3]},
             }
         )

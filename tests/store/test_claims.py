@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from sqlalchemy import select
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.store import migrations
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
@@ -249,37 +247,6 @@ class TestEpochs:
             assert not gc.isenabled()
         finally:
             gc.enable()
-
-
-class TestVersion3:
-    """Tables of before the claims were kept."""
-
-    @pytest.fixture(autouse=True)
-    def _stored(self, make_door: DoorMaker, store: Store, sql: Sql) -> None:
-        ClaimedTrial(store, claimed(make_door("w0"))).store_epoch(0, METRICS, setting=SETTING)
-        sql(
-            "drop table fastrcaps_claims; alter table fastrcaps_epochs drop column stored_at; "
-            "update fastrcaps_schema set version = 3"
-        )
-
-    def test_they_are_read_as_they_are(self, location: Location, study: StudyRecord) -> None:
-        with closing(Store.reading(location)) as store:
-            assert store.version == 3
-            assert store.claims(study) == []
-            (epoch,) = epochs_of(store, study)
-            assert (epoch.metrics, epoch.stored_at) == (METRICS, None)
-
-    def test_a_run_brings_them_up_to_date_with_the_claims_that_are_known(
-        self, location: Location, study: StudyRecord, definition: StudyDefinition
-    ) -> None:
-        enter_study(location, definition, seed=None, budget=4)
-        with closing(Store.reading(location)) as store:
-            assert store.version == migrations.VERSION
-            (lease,) = store.leases(study)
-            assert store.claims(study) == [
-                ClaimRecord(0, 1, "w0", lease.host, "cpu", lease.claimed_at)
-            ]
-            assert [epoch.stored_at for epoch in epochs_of(store, study)] == [None]
 
 
 def epochs_of(store: Store, study: StudyRecord) -> tuple[EpochRecord, ...]:

@@ -92,18 +92,28 @@ class TestEntering:
             enter_study(location, definition, seed=None, budget=4)
         assert path.read_bytes() == before
 
-    def test_tables_of_a_newer_version_are_refused_and_left_alone(
-        self, location: Location, study: StudyRecord, definition: StudyDefinition, sql: Sql
+    @pytest.mark.parametrize("version", [5, 7])
+    def test_tables_of_another_version_are_refused_and_left_alone(
+        self,
+        version: int,
+        location: Location,
+        study: StudyRecord,
+        definition: StudyDefinition,
+        sql: Sql,
     ) -> None:
-        sql("update fastrcaps_schema set version = 6; drop table fastrcaps_crews")
+        sql(f"update fastrcaps_schema set version = {version}; drop table fastrcaps_crews")
         for attempt in (
             lambda: enter_study(location, definition, seed=None, budget=4),
             lambda: Store.reading(location),
             lambda: Store.writing(location),
         ):
-            with pytest.raises(StoreError, match="version 5 or older, got version 6; use the rel"):
+            with pytest.raises(StoreError) as refused:
                 attempt()
-        assert sql("select version from fastrcaps_schema") == [(6,)]
+            assert str(refused.value) == (
+                f"{location.shown} must have tables of version 6, which alone this release reads, "
+                f"got version {version}; start a new database with --storage"
+            )
+        assert sql("select version from fastrcaps_schema") == [(version,)]
         with pytest.raises(Exception, match="fastrcaps_crews"):
             sql("select * from fastrcaps_crews")
 

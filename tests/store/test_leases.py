@@ -145,18 +145,6 @@ class TestRunningOut:
         clock.pass_by(20)
         assert claimed(door).number == 0
 
-    def test_a_lease_of_an_earlier_release_never_runs_out(
-        self, first: Claim, door: Door, sql: Sql, store: Store, study: StudyRecord
-    ) -> None:
-        sql(
-            "update fastrcaps_leases set host = 'elsewhere', claimed_at = 0, "
-            "renewed_at = null, lease_seconds = null, nonce = null"
-        )
-        assert [claimed(door).number for _ in range(3)] == [1, 2, 3]
-        assert lease_of(store, study).suspected_seconds is None
-        sql("update fastrcaps_leases set suspected_at = 0")
-        assert door.next().duty is Duty.WAIT
-
     def test_a_dead_worker_of_another_host_is_only_silent(
         self, first: Claim, door: Door, clock: Clock, sql: Sql
     ) -> None:

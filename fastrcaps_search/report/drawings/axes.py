@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastrcaps_search.report.drawings.base import label
@@ -58,6 +58,14 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     pad = PADDING * (high - low) or 0.05 * abs(high) or 0.05
     return low - pad, high + pad
+
+
+def within(axis: Mapping[str, Any], value: float) -> float:
+    """The place on an axis that is nearest to a value."""
+    low, high = axis["range"]
+    if axis.get("type") == "log":
+        low, high = 10**low, 10**high
+    return float(min(max(value, low), high))
 
 
 def decimals(span: float) -> str:

@@ -63,7 +63,30 @@ def _projection(trials: Mapping[int, TrialView], front: Front, pair: Pair, place
                     **(_spread(group, front, pair) if bars else {}),
                 }
             )
+    data[1:1] = _infeasible(trials, front, pair, x, y)
     return drawing(data, xaxis=x, yaxis=y)
+
+
+def _infeasible(
+    trials: Mapping[int, TrialView],
+    front: Front,
+    pair: Pair,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+) -> list[Trace]:
+    """Infeasible trials, faint and below the others; those beyond an axis stand at its end."""
+    data: list[Trace] = []
+    for group in by_look(trials[number] for number in front.infeasible):
+        rows = [front.infeasible[trial.number] for trial in group]
+        data.append(
+            {
+                "x": short(axes.within(x, row[pair.x]) for row in rows),
+                "y": short(axes.within(y, row[pair.y]) for row in rows),
+                **markers(group, {}, on_front=False, many=True),
+                "meta": "infeasible",
+            }
+        )
+    return data
 
 
 def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastrcaps_search.report.drawings import axes
 from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing, faint, short
 from fastrcaps_search.report.drawings.projections import axis_of
 from fastrcaps_search.report.drawings.traces import MANY, by_look, labels
@@ -34,6 +35,13 @@ def space(trials: Mapping[int, TrialView], front: Front) -> Drawing:
             rows = [front.rows[trial.number] for trial in group]
             xyz = {key: short(row[c] for row in rows) for key, c in zip("xyz", ORDER, strict=True)}
             data.append(xyz | _markers(group, beside, on_front=is_front, many=many))
+    for group in by_look(trials[number] for number in front.infeasible):
+        rows = [front.infeasible[trial.number] for trial in group]
+        xyz = {
+            key: short(axes.within(axis, row[column]) for row in rows)
+            for key, axis, column in zip("xyz", (x, y, z), ORDER, strict=True)
+        }
+        data.append(xyz | _markers(group, {}, on_front=False, many=True))
     return drawing(
         data,
         margin={"l": 0, "r": 0, "t": 0, "b": 0},

@@ -43,7 +43,7 @@ class Certainty:
         images: Number of its images.
         largest_runs: Most runs of any trial on the front.
         fewest_runs: Fewest of them.
-        repeated: Complete trials of two runs or more, over which the spread is pooled.
+        repeated: Feasible trials of two runs or more, over which the spread is pooled.
         near: Trials behind the front that may well belong there, the most probable first.
         rows: The first trials on the front.
     """
@@ -77,7 +77,7 @@ def certainty(
         images=images,
         largest_runs=max(counts),
         fewest_runs=min(counts),
-        repeated=sum(len(t.record.results) > 1 for t in trials if t.values is not None),
+        repeated=sum(len(t.record.results) > 1 for t in trials if t.record.is_feasible),
         near=_near(trials),
         rows=tuple(rows[:MOST_SHOWN]),
     )

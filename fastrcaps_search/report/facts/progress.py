@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Progress:
 
 
 def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | None:
-    """Progress of a study; ``None`` without a complete trial.
+    """Progress of a study; ``None`` before its first feasible trial.
 
     Args:
         study: The study.
@@ -38,7 +38,7 @@ def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | No
     """
     ended = [trial for trial in trials if trial.is_finished]
     ended.sort(key=lambda trial: (trial.finished_at or 0.0, trial.number))
-    if study.box is None or all(trial.values is None for trial in ended):
+    if study.box is None or all(trial.feasible_values is None for trial in ended):
         return None
     # Later runs are repeats.
     runs = study.definition.runs_per_trial
@@ -51,9 +51,8 @@ def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | No
 
 
 def _values(trial: TrialRecord) -> tuple[float, float, float]:
-    if trial.state is not TrialState.COMPLETE or trial.values is None:
-        return (math.nan, math.nan, math.nan)
-    return trial.values.as_tuple()
+    values = trial.feasible_values
+    return (math.nan, math.nan, math.nan) if values is None else values.as_tuple()
 
 
 def _spent(trial: TrialRecord, runs: int) -> float:

@@ -178,5 +178,5 @@ class _Claims:
 
 def _last_stored(epochs: Iterable[EpochRecord], claim: ClaimRecord) -> float:
     """When the claim stored its last epoch; nothing is known of what came after it."""
-    times = [epoch.stored_at for epoch in epochs if epoch.token == claim.token and epoch.stored_at]
+    times = [epoch.stored_at for epoch in epochs if epoch.token == claim.token]
     return max(times, default=claim.claimed_at)

@@ -35,7 +35,7 @@ class TrialView:
         positions: Its training time in every measure that is known.
         on_front: Whether it is on the front, by seconds.
         probability: Of being on the front; ``None`` where nothing says how far runs scatter.
-        note: How far it is, or why it failed.
+        note: How far it is, why it failed, or why it is infeasible.
     """
 
     record: TrialRecord
@@ -119,7 +119,8 @@ def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord |
     if record.state is TrialState.FAILED:
         return failure_reason(record)
     if record.state is TrialState.COMPLETE:
-        return _repeat_note(definition, record, lease)
+        notes = (record.infeasible or "", _repeat_note(definition, record, lease))
+        return "; ".join(filter(None, notes))
     if record.state is not TrialState.RUNNING:
         return ""
     last = max(

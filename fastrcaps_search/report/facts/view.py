@@ -87,10 +87,10 @@ class ReportView:
         warnings: Sentences on what does not compare.
         trials: All trials, by number.
         front: Those on the front by seconds, in the order of ``front --json``.
-        sureness: Probability of being on the front by number of each complete trial; empty where
+        sureness: Probability of being on the front by number of each feasible trial; empty where
             nothing was repeated.
         repeats_left: Planned repeats that are still to come.
-        fronts: The front in every measure of time; empty without a complete trial.
+        fronts: The front in every measure of time; empty without a feasible trial.
         marks: Policies of the trials, in the order of the legend.
         plans: What each trial's training follows.
         certainty: How far the accuracies on the front may be off.
@@ -143,6 +143,11 @@ class ReportView:
         return tuple(trial for trial in self.trials if trial.values is not None)
 
     @property
+    def feasible(self) -> tuple[TrialView, ...]:
+        """Those of them that may be on the front."""
+        return tuple(trial for trial in self.complete if trial.record.is_feasible)
+
+    @property
     def repeat_command(self) -> str:
         """The command line that says how sure the front is."""
         storage = self.stored.storage
@@ -173,7 +178,8 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
     front = tuple(by_number[number] for number in order)
     on_front = [trial.record for trial in front]
     drawn = on_front[:MOST_SHOWN]
-    valued = [record for record in records if finite_values(record) is not None]
+    valued = [r for r in records if r.is_feasible and finite_values(r) is not None]
+    infeasible = {record.number for record in records if record.infeasible is not None}
     return ReportView(
         stored=stored,
         subtitle=f"{study.definition.network} on {study.definition.data_set}",
@@ -186,7 +192,7 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         front=front,
         sureness=sureness,
         repeats_left=left,
-        fronts=fronts(_rows(trials)),
+        fronts=fronts(_rows(trials), infeasible),
         marks=_marks(trials),
         plans=plans,
         certainty=certainty(study.definition, trials, front),

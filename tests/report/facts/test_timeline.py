@@ -19,7 +19,7 @@ NOW = 10_000.0
 HELD = range(10)
 
 
-def stored(records: Records, token: int, *times: float | None) -> tuple[EpochRecord, ...]:
+def stored(records: Records, token: int, *times: float) -> tuple[EpochRecord, ...]:
     """Epochs that one claim stored at these times."""
     return tuple(
         replace(records.epoch_record(epoch, 0.5, 9.0), token=token, stored_at=at)
@@ -64,12 +64,6 @@ def test_a_claim_lost_before_its_first_epoch_has_no_length(records: Records) -> 
     first, second = spans([trial], claims, held=HELD, runs_per_trial=1, now=NOW)
     assert (first.start, first.end, first.how) == (100.0, 100.0, End.INTERRUPTED)
     assert (second.end, second.how) == (NOW, End.RUNNING)
-
-
-def test_epochs_of_an_earlier_release_say_nothing_of_their_time(records: Records) -> None:
-    trial = replace(records.running(4), epochs=stored(records, 1, None, None))
-    claims = [records.claim(4, 1, "a", 100.0), records.claim(4, 2, "b", 200.0)]
-    assert spans([trial], claims, held=HELD, runs_per_trial=1, now=NOW)[0].end == 100.0
 
 
 def test_a_trial_of_an_earlier_release_has_no_span(records: Records) -> None:

@@ -46,6 +46,7 @@ report.figures = (() => {
       `accuracy ${report.percent(values.accuracy)}` +
         (report.known(test) ? `, test ${report.percent(test)}` : ""),
       `${report.seconds(values.training_seconds)} s, ${report.count(values.parameters)} parameters`,
+      trial.row.feasible === false ? `infeasible: ${escaped(trial.row.reason)}` : "",
     ];
     return lines.filter(Boolean).join("<br>");
   };

@@ -96,8 +96,10 @@ report.card = (() => {
     }], x, { title: "batch size", rangemode: "tozero" });
   };
 
+  const utc = (seconds) => `${new Date(1000 * seconds).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+
   const facts = (trial) => {
-    const { params, values, test_accuracy: test } = trial.row;
+    const { params, values, test_accuracy: test, feasible, set_aside: aside } = trial.row;
     const { positions, ranges, runs } = trial;
     const spread = trial.row.spread ?? {};
     const isComplete = trial.row.state === "complete";
@@ -109,7 +111,8 @@ report.card = (() => {
     return [
       ...pair("state", trial.row.state),
       ...pair("note", trial.note),
-      ...pair("on the front", !isComplete ? ""
+      ...pair("set aside", aside ? `by ${aside.by} on ${aside.host}, ${utc(aside.at)}` : ""),
+      ...pair("on the front", !isComplete ? "" : !feasible ? "no, for it is infeasible"
         : known(trial.row.front_probability) ? share(trial.row.front_probability) : "? (nothing was repeated)"),
       ...pair("P", params.adabatch_exponent),
       ...pair("batch size", trial.batch),
@@ -159,7 +162,7 @@ report.card = (() => {
     const found = [];
     if (report.isFinal(trial) && report.isOnFront(trial.number)) {
       found.push(command("names this trial, or one of equal values", report.commands.select(trial)));
-    } else if (report.isFinal(trial)) {
+    } else if (report.isFinal(trial) && trial.row.feasible !== false) {
       found.push(command("names a trial at least as good in every objective", report.commands.select(trial)));
     }
     if (report.isFinal(trial) && trial.runs.some((run) => known(run.accuracy) && !run.removed)) {

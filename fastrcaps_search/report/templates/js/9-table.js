@@ -38,7 +38,7 @@ report.table = (() => {
   const words = (trial) => [
     trial.number, trial.row.state, trial.policy, trial.batch, trial.rates, trial.row.params.decoder,
     trial.row.device, trial.note, trial.workers.join(" "),
-    report.isOnFront(trial.number) ? "front" : "",
+    report.isOnFront(trial.number) ? "front" : "", trial.row.feasible === false ? "infeasible" : "",
   ].filter(known).join(" ").toLowerCase();
   const searched = new Map();
   const searchable = (trial) => {
@@ -51,7 +51,8 @@ report.table = (() => {
     const only = report.state.get("only");
     return report.trials.filter((trial) =>
       wanted.every((word) => searchable(trial).includes(word)) &&
-      (only === "" || (only === "front" ? report.isOnFront(trial.number) : trial.row.state === only)));
+      (only === "" || (only === "front" ? report.isOnFront(trial.number) : trial.row.state === only ||
+          (only === "infeasible" && trial.row.feasible === false))));
   };
 
   // Trials without a value come last, whichever way round.
@@ -145,7 +146,7 @@ report.table = (() => {
       "trial", "state", ...used.map((key) => `params.${key}`), "values.accuracy",
       "values.training_seconds", "values.parameters",
       ...spreads.map(([name, part]) => `spread.${name}.${part}`),
-      "runs", "device", "front_probability", "test_accuracy", "reason",
+      "runs", "device", "front_probability", "test_accuracy", "feasible", "reason",
     ];
     const quoted = (value) => {
       const text = known(value) ? String(value) : "";
@@ -155,7 +156,7 @@ report.table = (() => {
       row.trial, row.state, ...used.map((key) => row.params[key]), row.values.accuracy,
       row.values.training_seconds, row.values.parameters,
       ...spreads.map(([name, part]) => row.spread?.[name]?.[part]),
-      row.runs, row.device, row.front_probability, row.test_accuracy, row.reason,
+      row.runs, row.device, row.front_probability, row.test_accuracy, row.feasible, row.reason,
     ]);
     return [heads, ...lines].map((line) => `${line.map(quoted).join(",")}\n`).join("");
   };

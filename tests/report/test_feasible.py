@@ -1,0 +1,116 @@
+"""Infeasible trials on the page: shown with their reason, on no front and in no range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from fastrcaps_search.report.drawings.figures import figures
+from fastrcaps_search.report.facts.time_axis import TimeAxis
+from fastrcaps_search.report.payload import payload
+from fastrcaps_search.store.records import SetAside, TrialRecord
+from tests.report.views import view_of
+
+if TYPE_CHECKING:
+    from tests.report.conftest import Opened, Records
+
+GUESS, ASIDE = 11, 12
+
+
+def trials_of(records: Records) -> list[TrialRecord]:
+    """The usual eleven, a quick guess, and one of the best that was set aside."""
+    guess = records.complete(GUESS, 0.1, 2.0, 100, infeasible="not better than guessing")
+    best = records.complete(ASIDE, 0.9999, 1.0, 50)
+    aside = SetAside("ann", "desk", "leaked <b>labels</b>", 1_772_000_000.0)
+    reason = f"set aside by ann: {aside.why}"
+    return [*records.trials(), guess, replace(best, infeasible=reason, set_aside=aside)]
+
+
+def test_the_view_is_as_without_them_but_for_the_lists(records: Records) -> None:
+    study = records.study(budget=13)
+    view, plain = view_of(study, trials_of(records)), view_of(study, records.trials())
+    assert [t.number for t in view.front] == [t.number for t in plain.front]
+    assert [t.number for t in view.complete] == list(range(13))
+    assert [t.number for t in view.feasible] == list(range(11))
+    assert view.tiles[1:] == plain.tiles[1:]
+    assert (view.importance, view.effects) == (plain.importance, plain.effects)
+    assert view.certainty is not None
+    assert plain.certainty is not None
+    assert view.certainty.near == plain.certainty.near
+    for axis, front in view.fronts.items():
+        assert replace(front, infeasible={}) == plain.fronts[axis]
+        assert set(front.infeasible) == {GUESS, ASIDE}
+    assert view.progress is not None
+    assert plain.progress is not None
+    assert view.progress.hypervolumes[-1] == plain.progress.hypervolumes[-1]
+    notes = {trial.number: trial.note for trial in view.trials if trial.note}
+    assert notes == {
+        GUESS: "not better than guessing",
+        ASIDE: "set aside by ann: leaked <b>labels</b>",
+    }
+
+
+def test_figures_have_the_axes_of_the_others_and_small_faint_points(records: Records) -> None:
+    study = records.study(budget=13)
+    view, plain = view_of(study, trials_of(records)), view_of(study, records.trials())
+    for name in ("projection-time-accuracy", "projection-parameters-accuracy"):
+        drawn, before = (figures(each)[name][TimeAxis.SECONDS.value] for each in (view, plain))
+        assert drawn["layout"] == before["layout"]
+        added = [trace for trace in drawn["data"] if trace.get("meta") == "infeasible"]
+        assert [trace for trace in drawn["data"] if trace not in added] == before["data"]
+        (trace,) = added
+        assert trace["customdata"] == [GUESS, ASIDE]
+        assert trace["marker"]["opacity"] < 0.5
+        # Far below and above what the axis shows: at its ends.
+        low, high = drawn["layout"]["yaxis"]["range"]
+        assert list(trace["y"]) == [low, min(high, 0.9999)]
+    assert figures(view)["parallel"] == figures(plain)["parallel"]
+    assert len(figures(view)["space"]["seconds"]["data"]) == 1 + len(
+        figures(plain)["space"]["seconds"]["data"]
+    )
+
+
+def test_a_study_of_nothing_feasible_has_a_page_that_says_so(
+    records: Records, write: Callable[..., Path]
+) -> None:
+    trials = trials_of(records)[11:]
+    view = view_of(records.study(), trials)
+    assert (view.front, view.fronts, view.progress, view.importance) == ((), {}, None, None)
+    assert payload(view)["fronts"] == {}
+    assert "No trial is feasible, so there is no front" in write(
+        records.study(), trials
+    ).read_text(encoding="utf-8")
+
+
+def test_the_page_shows_them_with_their_reason(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    opened = open_page(write(records.study(budget=13), trials_of(records)))
+    page = opened.page
+    assert opened.trials("front-table") == records.front
+    row = page.locator(f"#trials-table tr[data-trial='{GUESS}']")
+    expect(row.locator("td.state small")).to_have_text("not better than guessing")
+    page.get_by_label("Show").select_option("infeasible")
+    assert opened.trials("trials-table") == [GUESS, ASIDE]
+    page.locator(f"#trials-table tr[data-trial='{ASIDE}'] button").click()
+    labels = page.locator("#card-facts dt").all_inner_texts()
+    facts = dict(zip(labels, page.locator("#card-facts dd").all_inner_texts(), strict=True))
+    assert facts["note"] == "set aside by ann: leaked <b>labels</b>"
+    # 1,772,000,000 s are 20,509 days and 22,400 s: 6 h 13 min.
+    assert facts["set aside"] == "by ann on desk, 2026-02-25 06:13 UTC"
+    assert facts["on the front"] == "no, for it is infeasible"
+    expect(page.locator("#card-commands")).not_to_contain_text("at least as good")
+    page.locator("#prefer").select_option("time")
+    expect(page.locator("#answer")).not_to_contain_text(f"trial {ASIDE}")
+    hovered = page.evaluate(
+        """number => document.querySelector("#projection-time-accuracy").data
+            .filter(({ customdata }) => customdata?.includes(number))
+            .map(({ customdata, hovertext }) => hovertext[customdata.indexOf(number)])""",
+        ASIDE,
+    )
+    assert hovered[0].endswith("infeasible: set aside by ann: leaked &lt;b&gt;labels&lt;/b&gt;")
+    assert opened.complaints() == []
