@@ -107,7 +107,6 @@ class _Lines:
         self._study = study
         self._began = time.monotonic()
         self._ended_before = study.outcome().finished
-        self._epochs = study.study.definition.epochs
         self._front = ""
         self._refresh()
 
@@ -126,7 +125,7 @@ class _Lines:
         speed = view.images_per_second
         return (
             f"{view.name}  trial {view.trial}  {view.policy}  "
-            f"epoch {view.epoch or 1}/{self._epochs}  {output.fraction(view.accuracy)}  "
+            f"epoch {view.epoch or 1}/{view.epochs}  {output.fraction(view.accuracy)}  "
             + ("" if speed is None else f"{speed:,.0f} images/s")
         )
 

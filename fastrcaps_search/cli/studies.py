@@ -26,7 +26,7 @@ def studies(arguments: argparse.Namespace) -> int:
                 definition.name,
                 definition.network,
                 definition.data_set,
-                str(definition.epochs),
+                definition.epochs_shown,
                 str(definition.runs_per_trial),
                 definition.evaluate_on,
                 _count(definition),

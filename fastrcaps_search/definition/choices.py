@@ -43,9 +43,24 @@ class LrPolicy(StrEnum):
     POLYNOMIAL_RESTARTS = "polynomial_restarts"
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        """Parameters that shape its curve, those of a trial where the space varies them."""
+        if self is LrPolicy.FIXED:
+            return ("lr_max",)
+        if self is LrPolicy.EXPONENTIAL_DECAY:
+            return ("lr_max", "decay_rate", "decay_steps")
+        if self in (LrPolicy.WARM_RESTARTS, LrPolicy.POLYNOMIAL_RESTARTS):
+            return ("lr_max", "lr_min", "cycle_epochs", "cycle_growth")
+        return ("lr_max", "lr_min")
+
+    @property
     def uses_lr_min(self) -> bool:
         """Whether the policy has a lower learning rate at all."""
-        return self not in (LrPolicy.FIXED, LrPolicy.EXPONENTIAL_DECAY)
+        return "lr_min" in self.settings
+
+
+CURVE_KEYS = tuple(dict.fromkeys(key for policy in LrPolicy for key in policy.settings))
+"""Parameters that shape the curve of some learning-rate policy."""
 
 
 class BatchPolicy(StrEnum):

@@ -16,15 +16,16 @@ from fastrcaps_search.definition.choices import (
     RoutingGradient,
 )
 from fastrcaps_search.definition.parameters import (
-    LARGEST_BATCH,
-    LARGEST_RATE,
+    LARGEST_EPOCHS,
+    PARAMETER_CHECKS,
     TrialParameters,
+    above_zero,
+    whole,
 )
 from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-LARGEST_EPOCHS = 10_000
 LARGEST_RUNS = 100
 
 
@@ -40,9 +41,7 @@ def _name(value: object, key: str) -> str:
 
 
 def _boundaries(value: object, key: str) -> tuple[int, ...]:
-    found = checks.choices(
-        value, key, lambda item, k: checks.integer(item, k, low=1, high=LARGEST_EPOCHS)
-    )
+    found = checks.choices(value, key, whole(1, LARGEST_EPOCHS))
     if len(found) > 3 or list(found) != sorted(found):
         raise DefinitionError(
             f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
@@ -80,32 +79,28 @@ def _space(value: object, key: str) -> dict[str, Any]:
     return found
 
 
-def _whole(low: int, high: int) -> Callable[[object, str], int]:
-    return lambda value, key: checks.integer(value, key, low=low, high=high)
-
-
-def _above_zero(high: float) -> Callable[[object, str], float]:
-    return lambda value, key: checks.number(value, key, above=0.0, high=high)
-
-
 STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "network": lambda value, key: checks.choice(value, key, Network),
     "data_set": lambda value, key: checks.choice(value, key, DataSet),
-    "epochs": _whole(1, LARGEST_EPOCHS),
+    "epochs": PARAMETER_CHECKS["epochs"],
     "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
-    "runs_per_trial": _whole(1, LARGEST_RUNS),
-    "batch_size": _whole(1, LARGEST_BATCH),
+    "runs_per_trial": whole(1, LARGEST_RUNS),
+    "batch_size": PARAMETER_CHECKS["batch_size"],
     "boundaries": _boundaries,
     "precision": lambda value, key: checks.choice(value, key, Precision),
     "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
-    "train_images": _whole(1, 10_000_000),
+    "train_images": whole(1, 10_000_000),
     "shifts": checks.boolean,
-    "lr_max": _above_zero(LARGEST_RATE),
-    "lr_min": _above_zero(LARGEST_RATE),
-    "polynomial_power": _above_zero(10.0),
+    "lr_max": PARAMETER_CHECKS["lr_max"],
+    "lr_min": PARAMETER_CHECKS["lr_min"],
+    "decay_rate": PARAMETER_CHECKS["decay_rate"],
+    "decay_steps": PARAMETER_CHECKS["decay_steps"],
+    "cycle_epochs": PARAMETER_CHECKS["cycle_epochs"],
+    "cycle_growth": PARAMETER_CHECKS["cycle_growth"],
+    "polynomial_power": above_zero(10.0),
     "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
-    "min_accuracy": _above_zero(1.0),
+    "min_accuracy": above_zero(1.0),
     "space": _space,
     "configuration": _configurations,
 }

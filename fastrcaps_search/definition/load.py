@@ -142,6 +142,11 @@ def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     if "space" in merged and "space" in base:
         network = Network(merged.get("network", Network.CAPSNET))
         dropped = () if network.has_capsules else CAPSULE_KEYS
-        kept = {key: value for key, value in base["space"].items() if key not in dropped}
+        # A value that a file fixes replaces the choices that its base had for it.
+        kept = {
+            key: value
+            for key, value in base["space"].items()
+            if key not in dropped and key not in values
+        }
         merged["space"] = {**kept, **values.get("space", {})}
     return merged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +15,11 @@ EXPONENT_RANGE = (0, 10)
 
 LARGEST_RATE = 1.0
 LARGEST_BATCH = 65_536
+LARGEST_EPOCHS = 10_000
+LARGEST_DECAY = 0.9999
+"""Closer to 1, a decay is the fixed rate under another name."""
+LARGEST_DECAY_STEPS = 10_000_000
+LARGEST_GROWTH = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,12 @@ class TrialParameters:
         lr_max: Highest learning rate, where the space varies it.
         lr_min: Lowest learning rate, where the space varies it.
         batch_size: Batch size, where the space varies it.
+        epochs: Epochs, where the space varies them.
+        decay_rate: Factor of an exponential decay, where the space varies it.
+        decay_steps: Steps of the constant batch size in which the rate falls by that factor, where
+            the space varies them.
+        cycle_epochs: Epochs of the first cycle of restarts, where the space varies them.
+        cycle_growth: How many times as long each next cycle is, where the space varies it.
     """
 
     lr_policy: LrPolicy
@@ -43,6 +54,11 @@ class TrialParameters:
     lr_max: float | None = None
     lr_min: float | None = None
     batch_size: int | None = None
+    epochs: int | None = None
+    decay_rate: float | None = None
+    decay_steps: int | None = None
+    cycle_epochs: int | None = None
+    cycle_growth: int | None = None
 
     def __post_init__(self) -> None:
         for key, check in PARAMETER_CHECKS.items():
@@ -66,9 +82,14 @@ class TrialParameters:
 
     @property
     def described(self) -> str:
-        """The policy, with the rates and the batch size where the space varies them."""
-        varied = {"lr_max": self.lr_max, "lr_min": self.lr_min, "batch": self.batch_size}
-        found = [f"{key}={value:.3g}" for key, value in varied.items() if value is not None]
+        """The policy, with what else the space varies of its schedules."""
+        names = [*self.lr_policy.settings, "batch_size", "epochs"]
+        varied = {name.removesuffix("_size"): getattr(self, name) for name in names}
+        found = [
+            f"{name}={format(value, '.3g' if isinstance(value, float) else '')}"
+            for name, value in varied.items()
+            if value is not None
+        ]
         return " ".join([self.policy, *found])
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,27 +119,30 @@ class TrialParameters:
         )
 
 
-def _exponent(value: object, key: str) -> int:
-    return checks.integer(value, key, low=EXPONENT_RANGE[0], high=EXPONENT_RANGE[1])
+def above_zero(high: float) -> Callable[[object, str], float]:
+    """Check of a number above 0 and at most ``high``."""
+    return lambda value, key: checks.number(value, key, above=0.0, high=high)
 
 
-def _rate(value: object, key: str) -> float:
-    return checks.number(value, key, above=0.0, high=LARGEST_RATE)
-
-
-def _batch_size(value: object, key: str) -> int:
-    return checks.integer(value, key, low=1, high=LARGEST_BATCH)
+def whole(low: int, high: int) -> Callable[[object, str], int]:
+    """Check of a whole number from ``low`` to ``high``."""
+    return lambda value, key: checks.integer(value, key, low=low, high=high)
 
 
 PARAMETER_CHECKS: dict[str, Any] = {
     "lr_policy": lambda value, key: checks.choice(value, key, LrPolicy),
     "batch_policy": lambda value, key: checks.choice(value, key, BatchPolicy),
-    "adabatch_exponent": _exponent,
+    "adabatch_exponent": whole(*EXPONENT_RANGE),
     "decoder": lambda value, key: checks.choice(value, key, Decoder),
     "weight_sharing": checks.boolean,
-    "lr_max": _rate,
-    "lr_min": _rate,
-    "batch_size": _batch_size,
+    "lr_max": above_zero(LARGEST_RATE),
+    "lr_min": above_zero(LARGEST_RATE),
+    "batch_size": whole(1, LARGEST_BATCH),
+    "epochs": whole(1, LARGEST_EPOCHS),
+    "decay_rate": above_zero(LARGEST_DECAY),
+    "decay_steps": whole(1, LARGEST_DECAY_STEPS),
+    "cycle_epochs": whole(1, LARGEST_EPOCHS),
+    "cycle_growth": whole(1, LARGEST_GROWTH),
 }
 """Check of one value of each parameter: ``(value, key) -> typed value``."""
 

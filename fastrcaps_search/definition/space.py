@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +12,8 @@ from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
 from fastrcaps_search.definition.parameters import PARAMETER_CHECKS, TrialParameters
 from fastrcaps_search.errors import DefinitionError
 
-RATES = ("lr_max", "lr_min")
+RATES = ("lr_max", "lr_min", "decay_rate")
+"""Parameters that a space gives as a range (log scale); of the others it lists the choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Space:
         lr_max: Range of the highest learning rate (log scale), or ``None`` where fixed.
         lr_min: Range of the lowest learning rate (log scale), or ``None`` where fixed.
         batch_size: Sizes of a constant batch, or ``None`` where fixed.
+        epochs: Lengths of training in epochs, or ``None`` where fixed.
+        decay_rate: Range of the factor of a decay (log scale), or ``None`` where fixed.
+        decay_steps: Steps in which a rate falls by that factor, or ``None`` where fixed.
+        cycle_epochs: Epochs of the first cycle of restarts, or ``None`` where fixed.
+        cycle_growth: Growths of the cycles, or ``None`` where fixed.
     """
 
     lr_policy: tuple[LrPolicy, ...]
@@ -38,6 +44,11 @@ class Space:
     lr_max: tuple[float, float] | None = None
     lr_min: tuple[float, float] | None = None
     batch_size: tuple[int, ...] | None = None
+    epochs: tuple[int, ...] | None = None
+    decay_rate: tuple[float, float] | None = None
+    decay_steps: tuple[int, ...] | None = None
+    cycle_epochs: tuple[int, ...] | None = None
+    cycle_growth: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for key in PARAMETER_CHECKS:
@@ -49,7 +60,7 @@ class Space:
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
-        return self.lr_max is None and self.lr_min is None
+        return all(getattr(self, key) is None for key in RATES)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of the keys that are set."""
@@ -76,47 +87,53 @@ class Space:
     def _capsule_choices(self) -> Iterator[tuple[Decoder | None, bool | None]]:
         yield from product(self.decoder or (None,), self.weight_sharing or (None,))
 
+    def _curves(
+        self, lr_policy: LrPolicy, rates: Mapping[str, float]
+    ) -> Iterator[dict[str, float]]:
+        """Every choice of the parameters that shape the policy's curve."""
+        listed = {key: getattr(self, key) for key in lr_policy.settings if key not in RATES}
+        offered = listed | {key: (rate,) for key, rate in rates.items()}
+        used = {key: offered[key] for key in lr_policy.settings if offered.get(key)}
+        for chosen in product(*used.values()):
+            yield dict(zip(used, chosen, strict=True))
+
     def parameters(
-        self, *, grows: bool, rates: Mapping[str, float] | None = None
+        self,
+        *,
+        boundaries_within: Callable[[int | None], Collection[int]],
+        rates: Mapping[str, float] | None = None,
     ) -> Iterator[TrialParameters]:
         """Every assignment of the discrete parameters, in a fixed order.
 
         Args:
-            grows: Whether a boundary remains below the last epoch, so that P matters.
+            boundaries_within: Boundaries below the last of so many epochs (``None``: those of the
+                study); P matters where there are any.
             rates: The rates where the space varies them; those a policy does not use are left out.
         """
-        rates = rates or {}
-        exponents: tuple[int | None, ...] = self.adabatch_exponent if grows else (None,)
         for lr_policy in self.lr_policy:
-            used = {k: v for k, v in rates.items() if k == "lr_max" or lr_policy.uses_lr_min}
-            for decoder, sharing in self._capsule_choices():
-                common = {"decoder": decoder, "weight_sharing": sharing, **used}
-                if lr_policy is LrPolicy.WARM_ADABATCH:
-                    for exponent in exponents:
-                        yield _make(lr_policy, None, exponent, None, common)
-                    continue
-                if BatchPolicy.CONSTANT in self.batch_policy:
-                    for size in self.batch_size or (None,):
-                        yield _make(lr_policy, BatchPolicy.CONSTANT, None, size, common)
-                if BatchPolicy.ADABATCH in self.batch_policy:
-                    for exponent in exponents:
-                        yield _make(lr_policy, BatchPolicy.ADABATCH, exponent, None, common)
+            for (decoder, sharing), curve, epochs in product(
+                self._capsule_choices(),
+                self._curves(lr_policy, rates or {}),
+                self.epochs or (None,),
+            ):
+                common = {"decoder": decoder, "weight_sharing": sharing, "epochs": epochs, **curve}
+                exponents = self.adabatch_exponent if boundaries_within(epochs) else (None,)
+                yield from self._batches(lr_policy, exponents, common)
 
-
-def _make(
-    lr_policy: LrPolicy,
-    batch_policy: BatchPolicy | None,
-    exponent: int | None,
-    size: int | None,
-    common: dict[str, Any],
-) -> TrialParameters:
-    return TrialParameters(
-        lr_policy=lr_policy,
-        batch_policy=batch_policy,
-        adabatch_exponent=exponent,
-        batch_size=size,
-        **common,
-    )
+    def _batches(
+        self, lr_policy: LrPolicy, exponents: tuple[int | None, ...], common: dict[str, Any]
+    ) -> Iterator[TrialParameters]:
+        """Every way in which the batch size may go with the other parameters."""
+        if lr_policy is LrPolicy.WARM_ADABATCH:
+            for exponent in exponents:
+                yield TrialParameters(lr_policy, adabatch_exponent=exponent, **common)
+            return
+        if BatchPolicy.CONSTANT in self.batch_policy:
+            for size in self.batch_size or (None,):
+                yield TrialParameters(lr_policy, BatchPolicy.CONSTANT, batch_size=size, **common)
+        if BatchPolicy.ADABATCH in self.batch_policy:
+            for exponent in exponents:
+                yield TrialParameters(lr_policy, BatchPolicy.ADABATCH, exponent, **common)
 
 
 def _checked(name: str, value: object) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastrcaps_search.definition import checks, data_facts
 from fastrcaps_search.definition.choices import (
+    CURVE_KEYS,
     BatchPolicy,
     DataSet,
     EarlyStopping,
@@ -36,7 +37,7 @@ class StudyDefinition:
         name: Name in the database and of its folders.
         network: Network that every trial trains.
         data_set: Images that every trial trains on.
-        epochs: Epochs of one run.
+        epochs: Epochs of one run, where the space does not vary them.
         evaluate_on: Split that gives the accuracy.
         runs_per_trial: Trainings per trial, with seeds 0, 1, ... above the study's seed.
         batch_size: Size of a constant batch, and the unit of a schedule's step.
@@ -47,6 +48,11 @@ class StudyDefinition:
         shifts: Whether training images are shifted by up to 2 pixels each way.
         lr_max: Highest learning rate (fixed rate, start of a decay).
         lr_min: Lowest learning rate, where a policy uses one.
+        decay_rate: Factor by which an exponential decay falls in ``decay_steps``.
+        decay_steps: Steps of the constant batch size; the authors' code has 4,000.
+        cycle_epochs: Epochs of the first cycle of warm or polynomial restarts.
+        cycle_growth: How many times as long as the one before each next cycle is: a whole number,
+            so that cycles end with epochs (T_mult of SGDR, Loshchilov and Hutter 2017).
         polynomial_power: Power of the polynomial restarts.
         routing_gradient: Routing iterations that the gradient flows through.
         min_accuracy: Accuracy below which a trial is infeasible, a fraction; ``None`` for none.
@@ -71,6 +77,10 @@ class StudyDefinition:
     shifts: bool = True
     lr_max: float = 1e-3
     lr_min: float = 1e-4
+    decay_rate: float = 0.96
+    decay_steps: int = 2000
+    cycle_epochs: int = 1
+    cycle_growth: int = 1
     polynomial_power: float = 2.0
     routing_gradient: RoutingGradient = RoutingGradient.FULL
     min_accuracy: float | None = None
@@ -97,8 +107,8 @@ class StudyDefinition:
             raise DefinitionError("must be full: lenet5 has no routing", key="routing_gradient")
         self._check_batch_sizes()
         self._check_rates()
-        for place, parameters in self._listed():
-            self._check_listed(parameters, place)
+        for index, parameters in enumerate(self.configurations, start=1):
+            self._check_listed(parameters, f"configuration {index}")
         self._check_space()
 
     @property
@@ -133,20 +143,36 @@ class StudyDefinition:
         return least_above_guessing(images, self.guessing_accuracy) / images
 
     @property
-    def remaining_boundaries(self) -> tuple[int, ...]:
-        """The boundaries below the last epoch; the others never come."""
-        return tuple(boundary for boundary in self.boundaries if boundary < self.epochs)
+    def offered_epochs(self) -> tuple[int, ...]:
+        """Lengths of training in epochs that a trial may have, the shortest first."""
+        offered = (self.space and self.space.epochs) or (self.epochs,)
+        own = {self.epochs_of(parameters) for parameters in self.configurations}
+        return tuple(sorted(own or offered))
+
+    @property
+    def epochs_shown(self) -> str:
+        """The same in words: ``30``, or ``10 to 30``."""
+        return " to ".join(map(str, sorted({self.offered_epochs[0], self.offered_epochs[-1]})))
+
+    def setting(self, parameters: TrialParameters, key: str) -> Any:  # noqa: ANN401  # of that key
+        """The trial's own value of ``key``, or the study's where the space does not vary it."""
+        own = getattr(parameters, key)
+        return getattr(self, key) if own is None else own
+
+    def epochs_of(self, parameters: TrialParameters) -> int:
+        """Epochs of one run of a trial."""
+        return int(self.setting(parameters, "epochs"))
+
+    def boundaries_within(self, epochs: int | None = None) -> tuple[int, ...]:
+        """The boundaries below the last of ``epochs`` (the study's by default)."""
+        last = epochs or self.epochs
+        return tuple(boundary for boundary in self.boundaries if boundary < last)
 
     def assignments(self, rates: Mapping[str, float] | None = None) -> Iterator[TrialParameters]:
         """Every assignment of the discrete parameters, in a fixed order."""
         if self.space is None:
-            yield from self.configurations
-        else:
-            yield from self.space.parameters(grows=bool(self.remaining_boundaries), rates=rates)
-
-    def _listed(self) -> Iterator[tuple[str, TrialParameters]]:
-        for index, parameters in enumerate(self.configurations, start=1):
-            yield f"configuration {index}", parameters
+            return iter(self.configurations)
+        return self.space.parameters(boundaries_within=self.boundaries_within, rates=rates)
 
     def _check_batch_sizes(self) -> None:
         sizes: dict[str, tuple[int, ...]] = {"batch_size": (self.batch_size,)}
@@ -171,14 +197,11 @@ class StudyDefinition:
             if parameters.lr_min is None and parameters.lr_max is None
         ]
         policies += space.lr_policy if space else ()
-        uses_min = any(policy.uses_lr_min for policy in policies)
-        if uses_min and highest_min >= lowest_max:
+        if any(policy.uses_lr_min for policy in policies) and highest_min >= lowest_max:
             raise DefinitionError(
                 f"must be below lr_max ({lowest_max:g}), got {highest_min:g}",
                 key="space.lr_min" if space and space.lr_min else "lr_min",
             )
-        if space and space.lr_min and not uses_min:
-            raise DefinitionError("no chosen lr_policy has a lower rate", key="space.lr_min")
 
     def _check_space(self) -> None:
         space = self.space
@@ -192,6 +215,9 @@ class StudyDefinition:
                 )
             if self.network.has_capsules and not given:
                 raise DefinitionError(f"must be given for {self.network}", key=f"space.{key}")
+        for key in CURVE_KEYS:
+            if getattr(space, key) and not any(key in p.settings for p in space.lr_policy):
+                raise DefinitionError("no chosen lr_policy uses it", key=f"space.{key}")
         if space.batch_size is None:
             return
         if BatchPolicy.CONSTANT not in space.batch_policy:
@@ -216,7 +242,7 @@ class StudyDefinition:
         warm = parameters.lr_policy is LrPolicy.WARM_ADABATCH
         if warm != (parameters.batch_policy is None):
             refuse("batch_policy", "must be left out for warm_adabatch and given for any other")
-        needs = parameters.adapts_batch and bool(self.remaining_boundaries)
+        needs = parameters.adapts_batch and bool(self.boundaries_within(parameters.epochs))
         if needs != (parameters.adabatch_exponent is not None):
             verb = "given where" if needs else "left out unless"
             refuse("adabatch_exponent", f"must be {verb} the batch size adapts")
@@ -228,12 +254,17 @@ class StudyDefinition:
                 f"must be at most the {self.split_size} training images, "
                 f"got {parameters.batch_size}",
             )
-        if parameters.lr_min is not None and not parameters.lr_policy.uses_lr_min:
-            refuse("lr_min", f"must be left out: {parameters.lr_policy} has no lower rate")
-        low = self.lr_min if parameters.lr_min is None else parameters.lr_min
-        high = self.lr_max if parameters.lr_max is None else parameters.lr_max
+        for key in [key for key in CURVE_KEYS if key not in parameters.lr_policy.settings]:
+            if getattr(parameters, key) is not None:
+                refuse(key, f"must be left out: {parameters.lr_policy} does not use it")
+        self._check_listed_rates(parameters, place)
+
+    def _check_listed_rates(self, parameters: TrialParameters, place: str) -> None:
+        low, high = (self.setting(parameters, key) for key in ("lr_min", "lr_max"))
         if parameters.lr_policy.uses_lr_min and low >= high:
-            refuse("lr_min", f"must be below lr_max ({high:g}), got {low:g}")
+            raise DefinitionError(
+                f"must be below lr_max ({high:g}), got {low:g}", key=f"{place}: lr_min"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of every key, in the order of a study file."""

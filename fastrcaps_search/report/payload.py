@@ -22,7 +22,6 @@ from fastrcaps_search.report.marks import MUTED, TEXT, dark_colours
 from fastrcaps_search.store.records import RunRecord, TrialState
 from fastrcaps_search.store.rows import trial_row
 from fastrcaps_search.training.policy import TrainingPlan
-from fastrcaps_search.training.schedules import DECAY
 
 MOST_EPOCHS = 300_000
 """Stored epochs up to which the page carries every learning curve."""
@@ -74,10 +73,8 @@ def _study(view: ReportView) -> dict[str, Any]:
     return {
         "name": view.name,
         "seed": view.stored.study.seed,
-        "epochs": definition.epochs,
         "units": UNITS,
         "unknown": UNKNOWN,
-        "decay": DECAY,
         "storage": view.stored.storage or "",
         "onServer": view.stored.storage is None,
         "inProgress": view.in_progress,

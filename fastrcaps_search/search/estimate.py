@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from statistics import fmean, median
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.space import RATES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.training.policy import training_plan
@@ -70,7 +70,8 @@ def _training_seconds(
 
 def images_per_second(definition: StudyDefinition, costs: StepCosts, *, workers: int) -> float:
     """Training images of all workers together, each batch size at its share of the study."""
-    images = definition.split_size * definition.epochs * definition.runs_per_trial
+    epochs = fmean(definition.epochs_of(parameters) for parameters in _assignments(definition))
+    images = definition.split_size * epochs * definition.runs_per_trial
     return workers * images / trial_seconds(definition, costs)
 
 
@@ -88,12 +89,13 @@ def probed_sizes(sizes: Sequence[int]) -> list[int]:
     return sorted({probed[0], probed[len(probed) // 2], probed[-1]})
 
 
-def _assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
+def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
     """Assignments to look at, with the study's own rates where the space varies them."""
-    rates = {"lr_max": definition.lr_max, "lr_min": definition.lr_min}
     space = definition.space
-    varied = {key: rates[key] for key in rates if space and getattr(space, key)}
-    return islice(definition.assignments(varied), SAMPLED)
+    varied = {key: getattr(definition, key) for key in RATES if space and getattr(space, key)}
+    found = list(definition.assignments(varied))
+    # Spread over all of them: the first ones have the first policies alone.
+    return found[:: math.ceil(len(found) / SAMPLED)]
 
 
 def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts:

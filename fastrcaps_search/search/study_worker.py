@@ -203,11 +203,8 @@ class Worker:
         log = files.trial_log(self._store.location, self._study, claim.number)
         try:
             with logging_to(log), claimed.renewed():
-                {
-                    Duty.TRAIN: self._train,
-                    Duty.REPEAT: self._repeat,
-                    Duty.TEST: self._test,
-                }[admitted.duty](claimed)
+                do = {Duty.TRAIN: self._train, Duty.REPEAT: self._repeat, Duty.TEST: self._test}
+                do[admitted.duty](claimed)
         except LeaseLostError as error:
             LOG.warning("%s", error)
             self._tell("lost", trial=claim.number)
@@ -222,8 +219,7 @@ class Worker:
         from fastrcaps_search.search.trial import TrialTraining
 
         claim = claimed.claim
-        log_claim(claim)
-        self._tell("trial", trial=claim.number, policy=claim.parameters.described)
+        self._tell("trial", **self._begun(claim))
         training = TrialTraining(self._staged(), claimed, self._record(claim))
 
         def fail(failure: Failure) -> None:
@@ -239,10 +235,9 @@ class Worker:
         from fastrcaps_search.search.trial import RepeatTraining
 
         claim = claimed.claim
-        log_claim(claim)
         training = RepeatTraining(self._staged(), claimed, self._record(claim))
         facts = {"trial": claim.number, "run": training.index}
-        self._tell("repeat", policy=claim.parameters.described, **facts)
+        self._tell("repeat", run=training.index, **self._begun(claim))
 
         def fail(failure: Failure) -> None:
             training.fail(failure)
@@ -255,6 +250,12 @@ class Worker:
             self._tell("repeated", **facts)
         else:
             self._tell("unrepeated", **failure_facts(failure), **facts)
+
+    def _begun(self, claim: Claim) -> dict[str, object]:
+        """Log who goes on with a trial; what is told of it."""
+        log_claim(claim)
+        epochs = self._study.definition.epochs_of(claim.parameters)
+        return {"trial": claim.number, "policy": claim.parameters.described, "epochs": epochs}
 
     def _record(self, claim: Claim) -> TrialRecord:
         (record,) = self._store.trials(self._study, epochs=True, number=claim.number)

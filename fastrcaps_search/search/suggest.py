@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Container, Sequence
+from typing import Any
 
 import optuna
 from optuna.study import StudyDirection
@@ -13,7 +14,6 @@ from optuna.trial import TrialState as OptunaState
 from fastrcaps_search.definition.choices import BatchPolicy, LrPolicy
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.definition.space import RATES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.store.distributions import distributions
@@ -114,24 +114,24 @@ def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
     """Ask for each parameter that applies, in the order in which they depend on each other."""
     known = distributions(definition)
     trial = shadow.ask()
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
 
     def suggest(key: str) -> None:
         if key in known:
             values[key] = trial._suggest(key, known[key])
 
     suggest("lr_policy")
-    policy = LrPolicy(str(values["lr_policy"]))
+    policy = LrPolicy(values["lr_policy"])
     if policy is not LrPolicy.WARM_ADABATCH:
         suggest("batch_policy")
+    suggest("epochs")
     adapts = values.get("batch_policy", BatchPolicy.ADABATCH) == BatchPolicy.ADABATCH
-    if adapts and definition.remaining_boundaries:
+    if adapts and definition.boundaries_within(values.get("epochs")):
         suggest("adabatch_exponent")
     if not adapts:
         suggest("batch_size")
     suggest("decoder")
     suggest("weight_sharing")
-    for rate in RATES:
-        if rate == "lr_max" or policy.uses_lr_min:
-            suggest(rate)
+    for key in policy.settings:
+        suggest(key)
     return TrialParameters.from_dict(values)

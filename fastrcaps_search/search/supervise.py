@@ -34,6 +34,7 @@ class WorkerView:
             ``tests`` or ``ended``.
         trial: Trial at hand.
         policy: Its policy.
+        epochs: Epochs of the trial's training.
         epoch: Last epoch that it ended or is in.
         accuracy: After its last epoch.
         images_per_second: Of the current epoch.
@@ -43,6 +44,7 @@ class WorkerView:
     doing: str = "starts"
     trial: int | None = None
     policy: str | None = None
+    epochs: int | None = None
     epoch: int | None = None
     accuracy: float | None = None
     images_per_second: float | None = None
@@ -144,7 +146,7 @@ class Supervisor:
             self._restarts[name] = 0
         if kind in ("trial", "repeat"):
             self._progress.workers[name] = WorkerView(
-                name, "trains", event["trial"], event["policy"]
+                name, "trains", event["trial"], event["policy"], event["epochs"]
             )
         elif kind in ("epoch", "progress"):
             view.epoch = event["epoch"]

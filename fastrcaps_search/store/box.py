@@ -17,7 +17,7 @@ def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
     return Box.of(
         guessing=definition.guessing_accuracy,
         epoch_seconds=epoch_seconds,
-        epochs=definition.epochs,
+        epochs=definition.offered_epochs[-1],
         parameters=(
             learned_parameters(
                 definition.network,

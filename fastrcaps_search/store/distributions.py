@@ -39,10 +39,11 @@ def _choices(definition: StudyDefinition, key: str) -> tuple[Any, ...]:
 def _distribution(key: str, choices: tuple[Any, ...]) -> BaseDistribution:
     if key in RATES:
         return FloatDistribution(min(choices), max(choices), log=True)
-    if key == "adabatch_exponent" and sorted(choices) == list(
-        range(min(choices), max(choices) + 1)
-    ):
-        return IntDistribution(min(choices), max(choices))
+    if all(type(choice) is int for choice in choices):
+        low, high = min(choices), max(choices)
+        step = (high - low) // (len(choices) - 1) if high > low else 1
+        if sorted(choices) == list(range(low, high + 1, step)):
+            return IntDistribution(low, high, step=step)
     return CategoricalDistribution([_plain(choice) for choice in choices])
 
 

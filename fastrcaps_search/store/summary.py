@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.objective import MAXIMISE
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.metrics import RunSetting
@@ -95,7 +96,7 @@ def summarise(
         running=counts[TrialState.RUNNING],
         hypervolume=None if study.box is None else study.box.share(_front_values(trials)),
         box=study.box,
-        eta_seconds=_eta_seconds(target, trials, len(leases)),
+        eta_seconds=_eta_seconds(study.definition, target, trials, len(leases)),
         devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
         torch_versions=tuple(sorted({setting.torch_version for setting in settings})),
@@ -133,13 +134,16 @@ def _front_values(trials: Sequence[TrialRecord]) -> list[tuple[float, float, flo
     return [values.as_tuple() for values in found if values is not None]
 
 
-def _eta_seconds(target: int, trials: Sequence[TrialRecord], workers: int) -> float | None:
-    """Median wall-clock seconds of the finished trials, times those that remain, by worker.
+def _eta_seconds(
+    definition: StudyDefinition, target: int, trials: Sequence[TrialRecord], workers: int
+) -> float | None:
+    """Median wall-clock seconds per epoch of the finished trials, times what remains, by worker.
 
-    The median passes over a trial that lay interrupted for a night.
+    The median passes over a trial that lay interrupted for a night. Trials to come count with the
+    mean of the lengths that the study offers.
     """
     lengths = [
-        max(trial.finished_at - trial.created_at, 0.0)
+        max(trial.finished_at - trial.created_at, 0.0) / definition.epochs_of(trial.parameters)
         for trial in trials
         if trial.is_finished and trial.finished_at is not None
     ]
@@ -148,7 +152,7 @@ def _eta_seconds(target: int, trials: Sequence[TrialRecord], workers: int) -> fl
         return 0.0
     if not lengths:
         return None
-    return median(lengths) * remaining / max(workers, 1)
+    return median(lengths) * fmean(definition.offered_epochs) * remaining / max(workers, 1)
 
 
 def _settings(trials: Sequence[TrialRecord]) -> set[RunSetting]:

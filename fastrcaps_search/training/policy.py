@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fastrcaps_search.definition.choices import (
     Decoder,
@@ -76,42 +77,46 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
 
 
 def _batch_sizes(definition: StudyDefinition, parameters: TrialParameters) -> list[int]:
+    epochs = definition.epochs_of(parameters)
     if not parameters.adapts_batch:
-        return [parameters.batch_size or definition.batch_size] * definition.epochs
-    boundaries = definition.remaining_boundaries
+        return [definition.setting(parameters, "batch_size")] * epochs
+    boundaries = definition.boundaries_within(epochs)
     if parameters.lr_policy is LrPolicy.WARM_ADABATCH:
         boundaries = boundaries[:1]
     return schedules.adabatch_sizes(
-        definition.epochs, boundaries=boundaries, exponent=parameters.adabatch_exponent
+        epochs, boundaries=boundaries, exponent=parameters.adabatch_exponent
     )
 
 
 def _rates(definition: StudyDefinition, parameters: TrialParameters) -> RateSchedule:
-    samples, epochs = definition.split_size, definition.epochs
+    def setting(key: str) -> Any:  # noqa: ANN401  # of that key
+        return definition.setting(parameters, key)
+
+    samples, epochs = definition.split_size, definition.epochs_of(parameters)
     total = samples * epochs
-    lr_max = definition.lr_max if parameters.lr_max is None else parameters.lr_max
-    lr_min = definition.lr_min if parameters.lr_min is None else parameters.lr_min
-    step_samples = parameters.batch_size or definition.batch_size
-    power = definition.polynomial_power
-    each_epoch = [samples] * epochs
+    rates = {key: setting(key) for key in ("lr_max", "lr_min")}
+    lengths = schedules.cycle_lengths(
+        epochs, first=setting("cycle_epochs"), growth=setting("cycle_growth")
+    )
+    cycles = [samples * length for length in lengths]
     # WarmAdaBatch restarts with each of its two batch-size phases, of which the second may keep
     # batch 1 (P = 0): the phases come from the boundary, not from the sizes.
-    first = definition.remaining_boundaries[:1]
+    first = definition.boundaries_within(epochs)[:1]
     phases = [samples * length for length in (*first, epochs - sum(first))]
     build: dict[LrPolicy, Callable[[], RateSchedule]] = {
-        LrPolicy.FIXED: lambda: schedules.fixed(total, lr_max=lr_max),
+        LrPolicy.FIXED: lambda: schedules.fixed(total, lr_max=rates["lr_max"]),
         LrPolicy.EXPONENTIAL_DECAY: lambda: schedules.exponential_decay(
-            total, lr_max=lr_max, batch_size=step_samples
+            total,
+            lr_max=rates["lr_max"],
+            batch_size=setting("batch_size"),
+            decay_rate=setting("decay_rate"),
+            decay_steps=setting("decay_steps"),
         ),
-        LrPolicy.ONE_CYCLE: lambda: schedules.one_cycle(total, lr_max=lr_max, lr_min=lr_min),
-        LrPolicy.WARM_RESTARTS: lambda: schedules.cosine_cycles(
-            each_epoch, lr_max=lr_max, lr_min=lr_min
-        ),
-        LrPolicy.WARM_ADABATCH: lambda: schedules.cosine_cycles(
-            phases, lr_max=lr_max, lr_min=lr_min
-        ),
+        LrPolicy.ONE_CYCLE: lambda: schedules.one_cycle(total, **rates),
+        LrPolicy.WARM_RESTARTS: lambda: schedules.cosine_cycles(cycles, **rates),
+        LrPolicy.WARM_ADABATCH: lambda: schedules.cosine_cycles(phases, **rates),
         LrPolicy.POLYNOMIAL_RESTARTS: lambda: schedules.polynomial_restarts(
-            each_epoch, lr_max=lr_max, lr_min=lr_min, power=power
+            cycles, **rates, power=definition.polynomial_power
         ),
     }
     return build[parameters.lr_policy]()

@@ -28,11 +28,12 @@ SHIPPED = "fashion-mnist, mnist, mnist-mini, paper-fashion-mnist, paper-lenet5, 
 STUDY_KEYS = (
     "extends, name, network, data_set, epochs, evaluate_on, runs_per_trial, batch_size, "
     "boundaries, precision, early_stopping, train_images, shifts, lr_max, lr_min, "
-    "polynomial_power, routing_gradient, min_accuracy, space, configuration"
+    "decay_rate, decay_steps, cycle_epochs, cycle_growth, polynomial_power, routing_gradient, "
+    "min_accuracy, space, configuration"
 )
 PARAMETER_KEYS = (
     "lr_policy, batch_policy, adabatch_exponent, decoder, weight_sharing, lr_max, lr_min, "
-    "batch_size"
+    "batch_size, epochs, decay_rate, decay_steps, cycle_epochs, cycle_growth"
 )
 LR_POLICIES = (
     "fixed, exponential_decay, one_cycle, warm_restarts, warm_adabatch or polynomial_restarts"
@@ -74,6 +75,8 @@ def test_mnist_is_the_study_of_the_design() -> None:
     assert study.boundaries == (3, 8, 13)
     assert (study.precision, study.early_stopping) == (Precision.FP32, EarlyStopping.OFF)
     assert (study.lr_max, study.lr_min, study.polynomial_power) == (1e-3, 1e-4, 2.0)
+    assert (study.decay_rate, study.decay_steps) == (0.96, 2000)
+    assert (study.cycle_epochs, study.cycle_growth) == (1, 1)
     assert (study.train_images, study.shifts) == (None, True)
     assert study.routing_gradient is RoutingGradient.FULL
     assert space.lr_policy == (
@@ -104,6 +107,16 @@ def test_mnist_mini_is_small() -> None:
     assert study.space.decoder == (Decoder.FULL, Decoder.REDUCED)
 
 
+def test_exponential_decay_of_mnist_mini_ends_where_the_papers_does() -> None:
+    # 0.96^(30 * 3,750 / 2,000) is 0.1006 of the highest rate, where 0.96^(1,250 / 2,000) is 0.975.
+    ends = {}
+    for name in ("paper-mnist", "mnist-mini"):
+        study = load_study(name)
+        steps = study.epochs * study.split_size / study.batch_size
+        ends[name] = study.decay_rate ** (steps / study.decay_steps)
+    assert ends == pytest.approx({"paper-mnist": 0.1006, "mnist-mini": 0.0983}, abs=1e-4)
+
+
 def test_the_paper_studies_follow_its_protocol() -> None:
     digits, fashion = load_study("paper-mnist"), load_study("paper-fashion-mnist")
     lenet = load_study("paper-lenet5")
@@ -111,6 +124,9 @@ def test_the_paper_studies_follow_its_protocol() -> None:
         assert (study.epochs, study.runs_per_trial, study.batch_size) == (30, 5, 16)
         assert (study.evaluate_on, study.split_size) == (EvaluateOn.TEST, 60_000)
         assert (study.boundaries, study.space) == ((3,), None)
+        assert (study.lr_max, study.lr_min) == (1e-3, 1e-4)
+        assert (study.decay_rate, study.decay_steps) == (0.96, 2000)
+        assert (study.cycle_epochs, study.cycle_growth) == (1, 1)
     assert fashion.configurations == digits.configurations
     assert lenet.network is Network.LENET5
     rows = [
@@ -198,6 +214,22 @@ def test_a_network_without_capsules_takes_over_none_of_their_parameters(tmp_path
     assert refusal(path) == f"{path}: space.decoder: must be left out: lenet5 has no capsules"
 
 
+def test_a_value_that_a_file_fixes_replaces_the_choices_of_its_base(tmp_path: Path) -> None:
+    write(
+        tmp_path / "base.toml",
+        'extends = "mnist"\n[space]\nepochs = [10, 20]\nlr_max = [1e-3, 1e-2]\n'
+        "decay_steps = [1000, 2000]\n",
+    )
+    path = write(tmp_path / "s.toml", 'extends = "base.toml"\nepochs = 2\nlr_max = 2e-3\n')
+    study = load_study(str(path))
+    assert study.space is not None
+    assert (study.space.epochs, study.space.lr_max) == (None, None)
+    assert (study.epochs, study.lr_max) == (2, 2e-3)
+    assert study.space.decay_steps == (1000, 2000)
+    write(path, 'extends = "base.toml"\nepochs = 2\n[space]\nepochs = [2, 3]\n')
+    assert load_study(str(path)).offered_epochs == (2, 3)
+
+
 def test_a_file_without_a_space_searches_the_shipped_one(tmp_path: Path) -> None:
     path = write(tmp_path / "s.toml", 'name = "mnist"')
     assert load_study(str(path)) == load_study("mnist")
@@ -216,6 +248,7 @@ def test_a_mistake_is_placed_in_the_file_that_holds_it(tmp_path: Path) -> None:
 # Each text after the line `name = "s"`, and the whole message after the file's name.
 WHOLE = "must be a whole number from"
 NUMBER = "must be a number above 0 and at most 1"
+DECAY = "must be a number above 0 and at most 0.9999"
 WRONG_VALUES = [
     # The study's own keys.
     ("epoch = 3", f"epoch: unknown key; allowed are {STUDY_KEYS}"),
@@ -288,6 +321,16 @@ WRONG_VALUES = [
     ("lr_min = 0.001", "lr_min: must be below lr_max (0.001), got 0.001"),
     ("lr_min = 0.01", "lr_min: must be below lr_max (0.001), got 0.01"),
     ("lr_max = 0.0001", "lr_min: must be below lr_max (0.0001), got 0.0001"),
+    ("decay_rate = 1", f"decay_rate: {DECAY}, got 1"),
+    ("decay_rate = 0", f"decay_rate: {DECAY}, got 0"),
+    ("decay_rate = [0.9, 0.99]", f"decay_rate: {DECAY}, got [0.9, 0.99]"),
+    ("decay_steps = 0", f"decay_steps: {WHOLE} 1 to 10000000, got 0"),
+    ("decay_steps = 2e3", f"decay_steps: {WHOLE} 1 to 10000000, got 2000.0"),
+    ("cycle_epochs = 0", f"cycle_epochs: {WHOLE} 1 to 10000, got 0"),
+    ("cycle_epochs = true", f"cycle_epochs: {WHOLE} 1 to 10000, got true"),
+    ("cycle_growth = 0", f"cycle_growth: {WHOLE} 1 to 10, got 0"),
+    ("cycle_growth = 1.5", f"cycle_growth: {WHOLE} 1 to 10, got 1.5"),
+    ("cycle_growth = 11", f"cycle_growth: {WHOLE} 1 to 10, got 11"),
     (
         "polynomial_power = 0",
         "polynomial_power: must be a number above 0 and at most 10, got 0",
@@ -400,7 +443,39 @@ WRONG_VALUES = [
     ),
     (
         '[space]\nlr_policy = ["fixed"]\nlr_min = [1e-5, 1e-4]',
-        "space.lr_min: no chosen lr_policy has a lower rate",
+        "space.lr_min: no chosen lr_policy uses it",
+    ),
+    ("[space]\nepochs = 3", "space.epochs: must be a list such as [...], got 3"),
+    ("[space]\nepochs = []", "space.epochs: must offer at least one choice, got []"),
+    ("[space]\nepochs = [2, 2]", "space.epochs: must not repeat a choice, got [2, 2]"),
+    ("[space]\nepochs = [0, 2]", f"space.epochs: {WHOLE} 1 to 10000, got 0"),
+    ("[space]\nepochs = [2.0]", f"space.epochs: {WHOLE} 1 to 10000, got 2.0"),
+    (
+        "[space]\ndecay_rate = 0.9",
+        "space.decay_rate: must be a range [lowest, highest], got 0.9",
+    ),
+    (
+        "[space]\ndecay_rate = [0.9, 1.0]",
+        "space.decay_rate: must be a number above 0 and at most 0.9999, got 1.0",
+    ),
+    ("[space]\ndecay_steps = [0]", f"space.decay_steps: {WHOLE} 1 to 10000000, got 0"),
+    ("[space]\ncycle_epochs = [true]", f"space.cycle_epochs: {WHOLE} 1 to 10000, got true"),
+    ("[space]\ncycle_growth = [1.5]", f"space.cycle_growth: {WHOLE} 1 to 10, got 1.5"),
+    (
+        '[space]\nlr_policy = ["fixed", "warm_restarts"]\ndecay_rate = [0.9, 0.99]',
+        "space.decay_rate: no chosen lr_policy uses it",
+    ),
+    (
+        '[space]\nlr_policy = ["one_cycle", "warm_restarts"]\ndecay_steps = [22]',
+        "space.decay_steps: no chosen lr_policy uses it",
+    ),
+    (
+        '[space]\nlr_policy = ["one_cycle", "warm_adabatch"]\ncycle_epochs = [1, 2]',
+        "space.cycle_epochs: no chosen lr_policy uses it",
+    ),
+    (
+        '[space]\nlr_policy = ["exponential_decay"]\ncycle_growth = [1, 2]',
+        "space.cycle_growth: no chosen lr_policy uses it",
     ),
     (
         '[space]\nbatch_policy = ["adabatch"]\nbatch_size = [8, 16]',
@@ -496,8 +571,31 @@ WRONG_CONFIGURATIONS = [
     ),
     (
         f'lr_policy = "fixed"\nbatch_policy = "constant"\nlr_min = 0.0001{CAPSULES}',
-        "lr_min: must be left out: fixed has no lower rate",
+        "lr_min: must be left out: fixed does not use it",
     ),
+    (
+        f'lr_policy = "fixed"\nbatch_policy = "constant"\ndecay_steps = 22{CAPSULES}',
+        "decay_steps: must be left out: fixed does not use it",
+    ),
+    (
+        f'lr_policy = "warm_restarts"\nbatch_policy = "constant"\ndecay_rate = 0.9{CAPSULES}',
+        "decay_rate: must be left out: warm_restarts does not use it",
+    ),
+    (
+        f'lr_policy = "one_cycle"\nbatch_policy = "constant"\ncycle_epochs = 2{CAPSULES}',
+        "cycle_epochs: must be left out: one_cycle does not use it",
+    ),
+    (
+        f'lr_policy = "warm_adabatch"\nadabatch_exponent = 2\ncycle_growth = 2{CAPSULES}',
+        "cycle_growth: must be left out: warm_adabatch does not use it",
+    ),
+    # Its three epochs have no boundary within.
+    (
+        f'lr_policy = "warm_adabatch"\nadabatch_exponent = 2\nepochs = 3{CAPSULES}',
+        "adabatch_exponent: must be left out unless the batch size adapts",
+    ),
+    ("epochs = [3]", f"epochs: {WHOLE} 1 to 10000, got [3]"),
+    ("decay_rate = 1.0", f"decay_rate: {DECAY}, got 1.0"),
     (
         f'lr_policy = "one_cycle"\nbatch_policy = "constant"\nlr_min = 0.001{CAPSULES}',
         "lr_min: must be below lr_max (0.001), got 0.001",

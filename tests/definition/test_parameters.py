@@ -19,6 +19,11 @@ FULL: dict[str, Any] = {
     "lr_max": 0.01,
     "lr_min": 0.001,
     "batch_size": 8,
+    "epochs": 3,
+    "decay_rate": 0.9,
+    "decay_steps": 22,
+    "cycle_epochs": 2,
+    "cycle_growth": 3,
 }
 
 
@@ -32,6 +37,11 @@ def test_parameters_survive_json() -> None:
         lr_max=0.01,
         lr_min=0.001,
         batch_size=8,
+        epochs=3,
+        decay_rate=0.9,
+        decay_steps=22,
+        cycle_epochs=2,
+        cycle_growth=3,
     )
     assert parameters.to_dict() == FULL
     assert TrialParameters.from_dict(json.loads(json.dumps(parameters.to_dict()))) == parameters
@@ -57,6 +67,28 @@ def test_policy_in_one_word(values: dict[str, Any], policy: str, adapts: bool) -
 
 
 @pytest.mark.parametrize(
+    ("values", "described"),
+    [
+        ({}, "one_cycle"),
+        ({"batch_size": 65_536, "lr_max": 0.012345}, "one_cycle lr_max=0.0123 batch=65536"),
+        (
+            {"lr_policy": "exponential_decay", "decay_rate": 0.95, "decay_steps": 20_000},
+            "exponential_decay decay_rate=0.95 decay_steps=20000",
+        ),
+        (
+            {"lr_policy": "warm_restarts", "epochs": 12, "cycle_epochs": 2, "cycle_growth": 3},
+            "warm_restarts cycle_epochs=2 cycle_growth=3 epochs=12",
+        ),
+    ],
+)
+def test_what_the_space_varies_is_told_beside_the_policy(
+    values: dict[str, Any], described: str
+) -> None:
+    parameters = {"lr_policy": "one_cycle", "batch_policy": "constant", **values}
+    assert TrialParameters.from_dict(parameters).described == described
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"lr_policy": "cosine"}, 'got "cosine"'),
@@ -64,6 +96,9 @@ def test_policy_in_one_word(values: dict[str, Any], policy: str, adapts: bool) -
         ({"adabatch_exponent": 11}, "must be a whole number from 0 to 10, got 11"),
         ({"lr_max": 0.0}, "lr_max: must be a number above 0 and at most 1, got 0.0"),
         ({"weight_sharing": 1}, "weight_sharing: must be true or false, got 1"),
+        ({"epochs": 0}, "epochs: must be a whole number from 1 to 10000, got 0"),
+        ({"decay_rate": 1.0}, "decay_rate: must be a number above 0 and at most 0.9999, got 1.0"),
+        ({"cycle_growth": 1.5}, "cycle_growth: must be a whole number from 1 to 10, got 1.5"),
     ],
 )
 def test_parameters_are_checked_when_built(changed: dict[str, Any], message: str) -> None:

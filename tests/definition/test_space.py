@@ -21,7 +21,8 @@ SMALL: dict[str, Any] = {
 def assignments(
     space: Space, *, grows: bool, rates: dict[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    return [parameters.to_dict() for parameters in space.parameters(grows=grows, rates=rates)]
+    found = space.parameters(boundaries_within=lambda _: (3,) if grows else (), rates=rates)
+    return [parameters.to_dict() for parameters in found]
 
 
 def test_each_parameter_stands_only_where_it_applies() -> None:
@@ -63,7 +64,9 @@ def test_capsule_choices_multiply() -> None:
             "weight_sharing": [False, True],
         }
     )
-    found = [(p.decoder, p.weight_sharing) for p in space.parameters(grows=True)]
+    found = [
+        (p.decoder, p.weight_sharing) for p in space.parameters(boundaries_within=lambda _: (3,))
+    ]
     assert found == list(product([Decoder.FULL, Decoder.REDUCED], [False, True]))
 
 
@@ -75,6 +78,57 @@ def test_rates_are_given_only_to_policies_that_use_them() -> None:
     assert assignments(space, grows=True, rates={"lr_max": 0.1, "lr_min": 0.01}) == [
         {"lr_policy": "fixed", "batch_policy": "constant", "lr_max": 0.1},
         {"lr_policy": "warm_adabatch", "adabatch_exponent": 2, "lr_max": 0.1, "lr_min": 0.01},
+    ]
+
+
+def test_what_shapes_a_curve_is_given_only_to_policies_that_use_it() -> None:
+    space = Space.from_dict(
+        {
+            "lr_policy": ["fixed", "exponential_decay", "warm_restarts", "warm_adabatch"],
+            "batch_policy": ["constant"],
+            "adabatch_exponent": [2],
+            "decay_steps": [22, 2000],
+            "cycle_epochs": [1, 2],
+            "cycle_growth": [3],
+        }
+    )
+    assert space.is_finite
+    constant = {"batch_policy": "constant"}
+    assert assignments(space, grows=True) == [
+        {"lr_policy": "fixed", **constant},
+        {"lr_policy": "exponential_decay", **constant, "decay_steps": 22},
+        {"lr_policy": "exponential_decay", **constant, "decay_steps": 2000},
+        {"lr_policy": "warm_restarts", **constant, "cycle_epochs": 1, "cycle_growth": 3},
+        {"lr_policy": "warm_restarts", **constant, "cycle_epochs": 2, "cycle_growth": 3},
+        {"lr_policy": "warm_adabatch", "adabatch_exponent": 2},
+    ]
+
+
+def test_a_range_of_decay_rates_is_continuous() -> None:
+    space = Space.from_dict(
+        {
+            "lr_policy": ["fixed", "exponential_decay"],
+            "batch_policy": ["constant"],
+            "decay_rate": [0.5, 0.9],
+        }
+    )
+    assert not space.is_finite
+    assert assignments(space, grows=True, rates={"decay_rate": 0.6}) == [
+        {"lr_policy": "fixed", "batch_policy": "constant"},
+        {"lr_policy": "exponential_decay", "batch_policy": "constant", "decay_rate": 0.6},
+    ]
+
+
+def test_the_exponent_is_asked_where_a_boundary_remains_within_the_trials_epochs() -> None:
+    space = Space.from_dict({**SMALL, "epochs": [3, 4], "adabatch_exponent": [2]})
+    found = space.parameters(boundaries_within=lambda epochs: (3,) if epochs == 4 else ())
+    assert [parameters.to_dict() for parameters in found] == [
+        {"lr_policy": "fixed", "batch_policy": "constant", "epochs": 3},
+        {"lr_policy": "fixed", "batch_policy": "adabatch", "epochs": 3},
+        {"lr_policy": "fixed", "batch_policy": "constant", "epochs": 4},
+        {"lr_policy": "fixed", "batch_policy": "adabatch", "adabatch_exponent": 2, "epochs": 4},
+        {"lr_policy": "warm_adabatch", "epochs": 3},
+        {"lr_policy": "warm_adabatch", "adabatch_exponent": 2, "epochs": 4},
     ]
 
 

@@ -64,6 +64,7 @@ def spaces(*, has_capsules: bool) -> st.SearchStrategy[dict[str, Any]]:
             ),
             "lr_min": st.tuples(st.floats(1e-9, 1e-6), st.floats(2e-6, 9e-4)).map(list),
             "batch_size": some([1, 2, 3, 50, 100]),
+            "epochs": some([1, 2, 7, 10_000]),
             **(capsules if has_capsules else {}),
         },
     )
@@ -95,6 +96,10 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                 "shifts": st.booleans(),
                 "lr_max": st.floats(1e-3, 1.0),
                 "lr_min": st.floats(1e-9, 9e-4),
+                "decay_rate": st.floats(0.01, 0.9999),
+                "decay_steps": st.integers(1, 10_000_000),
+                "cycle_epochs": st.integers(1, 10_000),
+                "cycle_growth": st.integers(1, 10),
                 "polynomial_power": st.floats(0.1, 10.0),
                 "min_accuracy": st.floats(0.01, 1.0),
                 "space": spaces(has_capsules=capsules),
@@ -123,6 +128,19 @@ CONFIGURATION = st.sampled_from(
         {"lr_policy": "fixed", "batch_policy": "constant"},
         {"lr_policy": "fixed", "batch_policy": "constant", "batch_size": 8, "lr_max": 0.5},
         {"lr_policy": "one_cycle", "batch_policy": "constant", "lr_min": 1e-5},
+        {
+            "lr_policy": "exponential_decay",
+            "batch_policy": "constant",
+            "decay_rate": 0.5,
+            "decay_steps": 22,
+        },
+        {
+            "lr_policy": "warm_restarts",
+            "batch_policy": "constant",
+            "epochs": 7,
+            "cycle_epochs": 2,
+            "cycle_growth": 3,
+        },
         {"lr_policy": "exponential_decay", "batch_policy": "adabatch", "adabatch_exponent": 0},
         {"lr_policy": "warm_adabatch", "adabatch_exponent": 10},
     ]
@@ -220,7 +238,19 @@ def test_boundaries_at_and_beyond_the_last_epoch_never_come(
     epochs: int, remaining: tuple[int, ...]
 ) -> None:
     definition = StudyDefinition(name="s", epochs=epochs, configurations=(FIXED,))
-    assert definition.remaining_boundaries == remaining
+    assert definition.boundaries_within() == remaining
+
+
+def test_epochs_are_the_trials_own_or_the_studys() -> None:
+    definition = StudyDefinition(name="s", epochs=12, space=replace(SPACE, epochs=(9, 3)))
+    assert (definition.offered_epochs, definition.epochs_shown) == ((3, 9), "3 to 9")
+    assert definition.epochs_of(replace(FIXED, epochs=9)) == 9
+    assert [definition.boundaries_within(epochs) for epochs in (3, 9)] == [(), (3, 8)]
+    listed = StudyDefinition(name="s", epochs=12, configurations=(FIXED, replace(FIXED, epochs=4)))
+    assert (listed.offered_epochs, listed.epochs_shown) == ((4, 12), "4 to 12")
+    assert listed.epochs_of(FIXED) == 12
+    alone = StudyDefinition(name="s", epochs=12, configurations=(FIXED,))
+    assert (alone.offered_epochs, alone.epochs_shown) == ((12,), "12")
 
 
 def test_own_rates_of_a_configuration_count_instead_of_the_studys() -> None:

@@ -64,6 +64,15 @@ def test_the_study_file_in_the_readme_is_the_shipped_mnist_study(checkout: Path)
     assert shown == shipped
 
 
+def test_the_values_that_the_readme_says_are_left_out_are_the_defaults(checkout: Path) -> None:
+    text = (checkout / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    shown = next(block for block in map(tomllib.loads, blocks) if "decay_steps" in block)
+    defaults = fastrcaps_search.load_study("mnist").to_dict()
+    assert len(shown) == 9
+    assert shown == {key: defaults[key] for key in shown}
+
+
 def test_the_readme_shows_the_two_commands_on_its_first_screen(checkout: Path) -> None:
     first_screen = (checkout / "README.md").read_text(encoding="utf-8").splitlines()[:25]
     for command in ("tests/quickstart", "tests/run"):

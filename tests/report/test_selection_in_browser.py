@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -263,16 +263,36 @@ def test_every_schedule_is_drawn_as_it_is_trained(
         records.complete(number, 0.9, 10, 10, choice=records.parameters_of(policy))
         for number, policy in enumerate(policies)
     ]
-    opened = open_page(write(records.study(), trials))
+    knobs: list[tuple[str, dict[str, Any]]] = [
+        ("exponential_decay", {"decay_rate": 0.5, "decay_steps": 100}),
+        ("warm_restarts", {"cycle_epochs": 2}),
+        ("polynomial_restarts", {"cycle_growth": 2}),
+        ("one_cycle", {"epochs": 3}),
+        ("warm_restarts", {"cycle_epochs": 7, "epochs": 3}),
+    ]
+    trials += [
+        records.complete(number, 0.9, 10, 10, choice=replace(records.parameters_of(policy), **own))
+        for number, (policy, own) in enumerate(knobs, start=len(trials))
+    ]
+    space = {
+        "lr_policy": policies,
+        "epochs": [3, 5],
+        "decay_rate": [0.5, 0.9],
+        "decay_steps": [100],
+        "cycle_epochs": [2, 7],
+        "cycle_growth": [2],
+    }
+    study = records.study(space=space)
+    opened = open_page(write(study, trials))
     for trial in trials:
-        plan = training_plan(records.study().definition, trial.parameters)
+        plan = training_plan(study.definition, trial.parameters)
         xs, ys = opened.page.evaluate(
             """number => report.card.rates(
                 report.data.schedules[report.byNumber.get(number).schedule])""",
             trial.number,
         )
         assert xs[0] == 0
-        assert xs[-1] == pytest.approx(5)
+        assert xs[-1] == pytest.approx(plan.epochs)
         for x, y in zip(xs, ys, strict=True):
             near = [s for s in plan.rates.segments if s.start - 1e-6 <= 4000 * x <= s.end + 1e-6]
             assert any(y == pytest.approx(s.rate(4000 * x), rel=1e-9) for s in near)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.front.spread import spread
@@ -217,6 +217,33 @@ def _rates(records: Records) -> StoredStudy:
     return StoredStudy(study, trials)
 
 
+def _lengths(records: Records) -> StoredStudy:
+    """Trainings of different lengths, decays and cycles, the last ones cut short."""
+    space = {
+        "epochs": [2, 3, 5],
+        "decay_rate": [0.5, 0.99],
+        "decay_steps": [22, 2000],
+        "cycle_epochs": [1, 2],
+        "cycle_growth": [1, 3],
+    }
+    own: list[tuple[str, dict[str, Any]]] = [
+        ("exponential_decay", {"decay_rate": 0.5 + 0.02 * n, "decay_steps": (22, 2000)[n % 2]})
+        for n in range(8)
+    ]
+    own += [
+        ("warm_restarts", {"cycle_epochs": 1 + n % 2, "cycle_growth": (1, 3)[n // 2]})
+        for n in range(4)
+    ]
+    trials = []
+    for number, (policy, knobs) in enumerate(own):
+        epochs = (2, 3, 5)[number % 3]
+        choice = replace(records.parameters_of(policy), epochs=epochs, **knobs)
+        trial = records.complete(number, 0.9 + 0.005 * number, 9.0 + number, 9.0, choice=choice)
+        runs = (replace(trial.runs[0], best_epoch=epochs),)
+        trials.append(replace(trial, runs=runs, epochs=trial.epochs[:epochs]))
+    return StoredStudy(records.study(space=space), trials)
+
+
 def _lenet5(records: Records) -> StoredStudy:
     study = records.study(network="lenet5", data_set="mnist")
     trials = [
@@ -254,6 +281,7 @@ _MAKERS = {
     "repeated": _repeated,
     "many": _many,
     "rates": _rates,
+    "lengths": _lengths,
     "lenet5": _lenet5,
     "devices": _devices,
     "instant": _instant,

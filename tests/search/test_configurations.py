@@ -128,6 +128,23 @@ def test_the_studys_own_batch_size_is_the_same_named_or_not() -> None:
     assert key(definition, **fixed) != key(definition, **fixed, lr_max=2e-3)
 
 
+def test_lengths_decays_and_cycles_multiply_only_where_they_apply() -> None:
+    # For each of two and four epochs: fixed 1; decay 2; restarts 1, 2 and, of four epochs, cycles
+    # of 1, 2 and of 1, 2, 4 (cut short), of 2 and of 2, 4 (cut short): 4, but of two epochs those
+    # of two are the same: 3; one boundary below four epochs: 2 of P there, 1 below two.
+    space = {
+        "lr_policy": ["fixed", "exponential_decay", "warm_restarts", "warm_adabatch"],
+        "batch_policy": ["constant"],
+        "adabatch_exponent": [1, 2],
+        "epochs": [2, 4],
+        "decay_steps": [22, 2000],
+        "cycle_epochs": [1, 2],
+        "cycle_growth": [1, 2],
+    }
+    definition = study(boundaries=[3], train_images=400, space=space)
+    assert configuration_count(definition) == (1 + 2 + 3 + 1) + (1 + 2 + 4 + 2)
+
+
 def test_different_networks_are_different_trainings() -> None:
     definition = study(network="capsnet-narrow")
     fixed = {"lr_policy": "fixed", "batch_policy": "constant"}
@@ -151,10 +168,14 @@ def test_epochs_of_one_step_do_not_tell_restarts_from_a_fixed_rate() -> None:
 Course = list[tuple[int, float]]
 
 
-def rate_of(policy: str, *, seen: int, unit: int, images: int, phases: list[int]) -> float:
+def rate_of(
+    parameters: dict[str, Any], *, seen: int, unit: int, images: int, phases: list[int]
+) -> float:
     """The rate after ``seen`` samples between 1e-4 and 1e-3, from the formulas."""
-    total = sum(phases)
-    lengths = phases if policy == "warm_adabatch" else [images] * (total // images)
+    policy, total = parameters["lr_policy"], sum(phases)
+    first, growth = parameters.get("cycle_epochs", 1), parameters.get("cycle_growth", 1)
+    cycles = [images * first * growth**k for k in range(total // images)]
+    lengths = phases if policy == "warm_adabatch" else cycles
     start = 0
     for length in lengths:
         if seen < start + length:
@@ -165,7 +186,8 @@ def rate_of(policy: str, *, seen: int, unit: int, images: int, phases: list[int]
     if policy == "fixed":
         return 1e-3
     if policy == "exponential_decay":
-        return 1e-3 * math.exp(math.log(0.96) * seen / unit / 2000)
+        steps = parameters.get("decay_steps", 2000)
+        return 1e-3 * math.exp(math.log(0.96) * seen / unit / steps)
     if policy == "polynomial_restarts":
         return 1e-4 + 9e-4 * (1 - t) ** 2
     if policy == "one_cycle":
@@ -184,6 +206,7 @@ def course(
 ) -> Course:
     """Size and rate of every step, one after the other."""
     policy, exponent = parameters["lr_policy"], parameters.get("adabatch_exponent")
+    epochs = parameters.get("epochs", epochs)
     warm = policy == "warm_adabatch"
     adapts = warm or parameters["batch_policy"] == "adabatch"
     passed = [b for b in boundaries if b < epochs]
@@ -200,7 +223,7 @@ def course(
             batch = min(size, images - done)
             unit = parameters.get("batch_size", 8)
             seen = (epoch - 1) * images + done
-            rate = rate_of(policy, seen=seen, unit=unit, images=images, phases=phases)
+            rate = rate_of(parameters, seen=seen, unit=unit, images=images, phases=phases)
             steps.append((batch, float(f"{rate:.11g}")))
             done += batch
     return steps
@@ -213,22 +236,35 @@ SPACE = {
 }
 
 
+LENGTHS = {
+    "lr_policy": ["exponential_decay", "warm_restarts", "warm_adabatch", "polynomial_restarts"],
+    "adabatch_exponent": [0, 2],
+    "epochs": [1, 2, 3, 5],
+    "decay_steps": [1, 2000],
+    "cycle_epochs": [1, 2, 5],
+    "cycle_growth": [1, 2],
+}
+
+
 @pytest.mark.parametrize(
-    ("images", "epochs", "boundaries", "some_coincide"),
+    ("space", "images", "epochs", "boundaries", "some_coincide"),
     [
-        (8, 1, [1], True),
-        (8, 2, [1], True),
-        (8, 3, [1, 2], True),
-        (9, 4, [1, 2, 3], False),
-        (10, 3, [2], True),
-        (12, 2, [3], True),
-        (25, 4, [1, 3], False),
+        (SPACE, 8, 1, [1], True),
+        (SPACE, 8, 2, [1], True),
+        (SPACE, 8, 3, [1, 2], True),
+        (SPACE, 9, 4, [1, 2, 3], False),
+        (SPACE, 10, 3, [2], True),
+        (SPACE, 12, 2, [3], True),
+        (SPACE, 25, 4, [1, 3], False),
+        (LENGTHS, 9, 30, [1], True),
+        (LENGTHS, 25, 30, [2, 3], True),
+        (LENGTHS, 80, 30, [2], True),
     ],
 )
 def test_keys_are_equal_exactly_where_every_step_is(
-    images: int, epochs: int, boundaries: list[int], some_coincide: bool
+    space: dict[str, Any], images: int, epochs: int, boundaries: list[int], some_coincide: bool
 ) -> None:
-    definition = study(train_images=images, epochs=epochs, boundaries=boundaries, space=SPACE)
+    definition = study(train_images=images, epochs=epochs, boundaries=boundaries, space=space)
     found = []
     for assignment in definition.assignments():
         parameters = assignment.to_dict()

@@ -78,6 +78,28 @@ def test_a_continuous_space_and_a_list_are_estimated_too() -> None:
     assert trial_seconds(listed, COSTS) == pytest.approx(1.0)
 
 
+def test_a_trial_takes_as_long_as_its_epochs() -> None:
+    # 10 steps of 0.05 s an epoch, 2 or 6 epochs: 1 s or 3 s; 400 images on average in 2 s.
+    space = {**TWO, "batch_policy": ["constant"], "epochs": [2, 6]}
+    definition = study(epochs=99, space=space)
+    assert trial_seconds(definition, COSTS) == pytest.approx(2.0)
+    assert images_per_second(definition, COSTS, workers=3) == pytest.approx(3 * 400 / 2)
+
+
+def test_of_a_large_space_assignments_from_end_to_end_are_looked_at() -> None:
+    # 3 * 700 of them, of which the first 500 are all of the first policy and of few epochs.
+    space = {
+        "lr_policy": ["fixed", "one_cycle", "warm_adabatch"],
+        "batch_policy": ["constant"],
+        "adabatch_exponent": [0],
+        "epochs": list(range(2, 702)),
+    }
+    definition = study(space=space)
+    # Constant: 0.5 s an epoch; WarmAdaBatch of P = 0: 100 steps of 0.01 s an epoch. 351.5 epochs.
+    expected = 351.5 * (0.5 + 0.5 + 1.0) / 3
+    assert trial_seconds(definition, COSTS) == pytest.approx(expected, rel=0.01)
+
+
 def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
     # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
     definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import queue
 import subprocess
@@ -131,6 +132,30 @@ def test_events_are_heard_and_other_lines_passed_over(
     ]
     assert worker.wait(60) == 0
     worker.close()
+
+
+def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    said = [
+        {"event": "trial", "trial": 4, "policy": "fixed epochs=3", "epochs": 3},
+        {"event": "epoch", "epoch": 2, "accuracy": 0.5},
+        {"event": "repeat", "trial": 1, "run": 2, "policy": "fixed epochs=2", "epochs": 2},
+    ]
+    worker_script.append("".join(f"print({json.dumps(event)!r})\n" for event in said))
+    seen: list[tuple[object, ...]] = []
+
+    def observe(progress: Progress) -> None:
+        view = progress.workers["worker-0"]
+        if progress.last is not None:
+            seen.append((view.trial, view.policy, view.epoch, view.epochs))
+
+    Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+    assert seen == [
+        (4, "fixed epochs=3", None, 3),
+        (4, "fixed epochs=3", 2, 3),
+        (1, "fixed epochs=2", None, 2),
+    ]
 
 
 def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: list[str]) -> None:

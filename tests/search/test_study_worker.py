@@ -88,6 +88,32 @@ def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worke
     )
 
 
+def test_a_worker_tells_the_length_of_each_training(
+    location: Location,
+    open_store: Callable[[], Store],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    space = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "epochs": [1, 3]}
+    definition = StudyDefinition.from_dict({**STUDY.to_dict(), "space": space})
+    enter_study(location, definition, seed=None, budget=2)
+    told: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+    worker(open_store(), told).work()
+    begun, epochs = {}, dict.fromkeys((0, 1), 0)
+    trial = -1
+    while not told.empty():
+        event, facts = told.get()
+        if event == "trial":
+            trial = facts["trial"]
+            begun[trial] = (facts["policy"], facts["epochs"])
+        epochs[trial] = facts["epoch"] if event == "epoch" else epochs.get(trial, 0)
+    assert sorted(begun.values()) == [("fixed epochs=1", 1), ("fixed epochs=3", 3)]
+    assert {number: length for number, (_, length) in begun.items()} == {
+        number: epochs[number] for number in begun
+    }
+
+
 def test_a_worker_without_a_core_sees_that_the_study_is_over(
     location: Location, open_store: Callable[[], Store], all_cores: CoreSlots
 ) -> None:

@@ -171,6 +171,52 @@ def test_the_exponent_is_not_proposed_where_no_boundary_remains() -> None:
     assert all(t.parameters.adabatch_exponent is None for t in trials)
 
 
+LENGTHS = {
+    "lr_policy": ["exponential_decay", "warm_restarts", "warm_adabatch"],
+    "batch_policy": ["constant", "adabatch"],
+    "adabatch_exponent": [2, 4],
+    "epochs": [2, 3],
+    "decay_steps": [5, 20, 2000],
+    "cycle_epochs": [1, 2],
+    "cycle_growth": [1, 2],
+}
+
+
+def test_what_shapes_a_curve_is_proposed_only_where_it_applies() -> None:
+    lengths = study(boundaries=[2], space=LENGTHS)
+    trials = asked(lengths, 200)
+    assert propose(lengths, trials) is None
+    # Decay: 3 horizons; of two epochs constant or batch 1, of three constant or 2 of P: 3 * 5.
+    # Restarts of two epochs: cycles of 1 and 1, of 1 and 2 (cut short), of 2; constant or batch 1:
+    # 3 * 2. Of three epochs: 1, 1, 1; 1, 2; 2, 2 and 2, 4 (cut short); constant or 2 of P: 4 * 3.
+    # WarmAdaBatch: 1 of two epochs, which is a cycle of two epochs of batch 1 again; 2 of three.
+    assert len(trials) == 15 + 6 + 12 + 3 - 1
+    assert len({t.configuration_key for t in trials}) == len(trials)
+    assert len({t.parameters for t in trials}) == len(trials)
+    for t in trials:
+        p = t.parameters
+        assert p.epochs in (2, 3)
+        assert (p.decay_steps is not None) == (p.lr_policy == "exponential_decay")
+        assert (p.cycle_epochs is not None) == (p.lr_policy == "warm_restarts")
+        assert (p.cycle_growth is not None) == (p.lr_policy == "warm_restarts")
+        assert p.decay_rate is None
+        # The boundary lies within three epochs alone.
+        assert (p.adabatch_exponent is not None) == (p.adapts_batch and p.epochs == 3)
+
+
+def test_a_range_of_decay_rates_is_searched() -> None:
+    space = {
+        "lr_policy": ["fixed", "exponential_decay"],
+        "batch_policy": ["constant"],
+        "decay_rate": [0.5, 0.99],
+    }
+    trials = asked(study(space=space), 25)
+    assert len({t.configuration_key for t in trials}) == 25
+    decays = [t.parameters.decay_rate for t in trials if t.parameters.decay_rate is not None]
+    assert len(decays) == 24
+    assert all(0.5 <= rate <= 0.99 for rate in decays)
+
+
 def test_exponents_with_gaps_stay_within_their_list() -> None:
     gaps = study(space={"lr_policy": ["warm_adabatch"], "adabatch_exponent": [1, 3, 6]})
     trials = asked(gaps, 10)

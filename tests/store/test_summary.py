@@ -245,6 +245,17 @@ def test_time_left_ends_with_the_configurations() -> None:
     assert summarise(study(9), trials, [], possible=5).eta_seconds == pytest.approx(120.0)
 
 
+def test_time_left_counts_with_the_length_of_the_trials() -> None:
+    # 2 epochs in 20 s, 8 in 80 s: 10 s an epoch; those to come have 5 on average.
+    definition = StudyDefinition.from_dict({"name": "mnist", "space": {"epochs": [2, 8]}})
+    trials = [
+        replace(trial(n, seconds=10.0 * epochs), parameters=replace(PARAMETERS, epochs=epochs))
+        for n, epochs in enumerate([2, 8])
+    ]
+    varied = replace(study(6), definition=definition)
+    assert summarise(varied, trials, [lease(2)]).eta_seconds == pytest.approx(4 * 50.0)
+
+
 def test_time_left_is_unknown_before_the_first_end() -> None:
     summary = summarise(study(3), [trial(0, state=TrialState.RUNNING)], [lease(0)])
     assert summary.eta_seconds is None

@@ -87,6 +87,57 @@ def test_exponential_decay_counts_steps_of_the_trials_own_batch() -> None:
     assert planned.epoch_rates(2)[0] == pytest.approx(9.216e-4)
 
 
+def test_exponential_decay_of_another_rate_and_horizon() -> None:
+    # 88 images in batches of 8 are 11 steps, half of the 22 that halve the rate.
+    study: dict[str, Any] = {"images": 88, "epochs": 3, "decay_rate": 0.5, "decay_steps": 22}
+    planned = plan({"lr_policy": "exponential_decay", **CONSTANT}, **study)
+    halves = [epoch[0] for epoch in rates(planned)]
+    assert halves == pytest.approx([1e-3, 7.0710678e-4, 5e-4], rel=1e-8)
+    own = {"lr_policy": "exponential_decay", **CONSTANT, "decay_rate": 0.25, "decay_steps": 11}
+    assert [epoch[0] for epoch in rates(plan(own, **study))] == pytest.approx(
+        [1e-3, 2.5e-4, 6.25e-5], rel=1e-8
+    )
+
+
+# With cos(pi/4) = 0.70710678 and cos(pi/8) = 0.92387953: a cycle of one epoch, one of two, and
+# two of the four epochs of a third.
+GROWING = [1e-3, 1e-3, 5.5e-4, 1e-3, 8.68198052e-4]
+
+
+def test_cycles_that_grow_begin_with_epochs_and_may_be_cut_short() -> None:
+    grows: dict[str, Any] = {"cycle_epochs": 1, "cycle_growth": 2}
+    planned = plan({"lr_policy": "warm_restarts", **CONSTANT}, epochs=5, **grows)
+    assert [epoch[0] for epoch in rates(planned)] == pytest.approx(GROWING, rel=1e-8)
+    # The last step begins at 1.75 of 4 epochs: cos(7 pi / 16) = 0.19509032.
+    assert planned.epoch_rates(5)[-1] == pytest.approx(1e-4 + 4.5e-4 * 1.19509032, rel=1e-8)
+    own = {"lr_policy": "warm_restarts", **CONSTANT, **grows}
+    assert rates(plan(own, epochs=5, cycle_epochs=3)) == rates(planned)
+    # (1 - t)^2 for t = 0, 0, 1/2, 0, 1/4: 1, 1, 0.25, 1, 0.5625.
+    polynomial = plan({"lr_policy": "polynomial_restarts", **CONSTANT}, epochs=5, **grows)
+    assert [epoch[0] for epoch in rates(polynomial)] == pytest.approx(
+        [1e-3, 1e-3, 3.25e-4, 1e-3, 6.0625e-4]
+    )
+
+
+def test_a_trials_own_epochs_give_the_length_of_everything() -> None:
+    space: dict[str, Any] = {"images": 10, "epochs": 9, "boundaries": [3, 4]}
+    for epochs, sizes in ((2, (1, 1)), (4, (1, 1, 1, 2)), (6, (1, 1, 1, 2, 4, 4))):
+        exponent = {} if epochs == 2 else {"adabatch_exponent": 1}
+        adapting = {"lr_policy": "fixed", "batch_policy": "adabatch", **exponent}
+        assert plan({**adapting, "epochs": epochs}, **space).batch_sizes == sizes
+        constant = {"lr_policy": "one_cycle", **CONSTANT, "epochs": epochs}
+        planned = plan(constant, **space)
+        assert planned.batch_sizes == (8,) * epochs
+        # 90 % of the way it is back at the lower rate, at the end at a tenth.
+        assert planned.rates(9 * epochs) == pytest.approx(1e-4)
+        assert planned.rates(10 * epochs) == pytest.approx(1e-5)
+    # Cycles of three epochs and of three: half of the second is 4.5 epochs.
+    warm = {"lr_policy": "warm_adabatch", "adabatch_exponent": 1, "epochs": 6}
+    planned = plan(warm, **space)
+    assert planned.batch_sizes == (1, 1, 1, 2, 2, 2)
+    assert [planned.rates(30), planned.rates(45)] == pytest.approx([1e-3, 5.5e-4])
+
+
 def test_adabatch() -> None:
     parameters = {"lr_policy": "fixed", "batch_policy": "adabatch", "adabatch_exponent": 2}
     planned = plan(parameters, images=30, epochs=5)

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from fastrcaps_search.training.schedules import (
     adabatch_sizes,
     batches,
     cosine_cycles,
+    cycle_lengths,
     exponential_decay,
     fixed,
     one_cycle,
@@ -32,6 +34,7 @@ from fastrcaps_search.training.schedules import (
 )
 
 LR_MAX, LR_MIN = 1e-3, 1e-4
+PAPER_DECAY: dict[str, Any] = {"batch_size": 16, "decay_rate": 0.96, "decay_steps": 2000}
 
 
 def test_fixed_is_the_highest_rate() -> None:
@@ -45,14 +48,42 @@ def test_fixed_is_the_highest_rate() -> None:
     [(0, 1e-3), (1000, 9.79795897e-4), (2000, 9.6e-4), (4000, 9.216e-4), (6000, 8.84736e-4)],
 )
 def test_exponential_decay(step: int, rate: float) -> None:
-    schedule = exponential_decay(16 * 10_000, lr_max=LR_MAX, batch_size=16)
+    schedule = exponential_decay(16 * 10_000, lr_max=LR_MAX, **PAPER_DECAY)
     assert schedule(16 * step) == pytest.approx(rate, rel=1e-8)
 
 
 def test_exponential_decay_has_no_steps_in_it() -> None:
-    schedule = exponential_decay(16 * 10_000, lr_max=LR_MAX, batch_size=16)
+    schedule = exponential_decay(16 * 10_000, lr_max=LR_MAX, **PAPER_DECAY)
     rates = [schedule(samples) for samples in range(1000)]
     assert all(later < earlier for earlier, later in pairwise(rates))
+
+
+# Halved every 22 steps of 16: after 44 steps, or 704 samples, a quarter is left, after 11 a share
+# of 0.5^0.5 = 0.70710678.
+@pytest.mark.parametrize(
+    ("samples", "rate"), [(0, 1e-3), (176, 7.0710678e-4), (352, 5e-4), (704, 2.5e-4)]
+)
+def test_exponential_decay_of_another_rate_and_horizon(samples: int, rate: float) -> None:
+    schedule = exponential_decay(800, lr_max=LR_MAX, batch_size=16, decay_rate=0.5, decay_steps=22)
+    assert schedule(samples) == pytest.approx(rate, rel=1e-8)
+
+
+def test_three_epochs_of_batch_1_leave_the_rate_that_three_of_batch_16_do() -> None:
+    # The authors' code counts 180,000 steps there and comes down to 2.5e-5.
+    schedule = exponential_decay(30 * 60_000, lr_max=LR_MAX, **PAPER_DECAY)
+    singly = schedule.epoch_rates(3 * 60_000 - 1, [1, 1])[-1]
+    assert singly == schedule.epoch_rates(3 * 60_000, [16])[0] == pytest.approx(7.95e-4, rel=1e-3)
+    theirs = exponential_decay(
+        180_000, lr_max=LR_MAX, batch_size=1, decay_rate=0.96, decay_steps=2000
+    )
+    assert theirs(180_000) == pytest.approx(2.5e-5, rel=2e-2)
+
+
+def test_a_decay_too_steep_for_floats_ends_at_zero() -> None:
+    schedule = exponential_decay(
+        10**6, lr_max=LR_MAX, batch_size=1, decay_rate=1e-9, decay_steps=1
+    )
+    assert [schedule(0), schedule(1), schedule(10**6)] == [1e-3, pytest.approx(1e-12), 0.0]
 
 
 # 100 steps: 45 up by 2e-5 each, 45 down, 10 towards 1e-5 by 9e-6 each.
@@ -98,6 +129,35 @@ def test_cycles_of_different_lengths() -> None:
     assert schedule.epoch_rates(64, [16, 16]) == pytest.approx([1e-3, 5.5e-4])
     # With batches of 8 it has four, of the same curve.
     assert schedule.epoch_rates(64, [8] * 4) == pytest.approx(COSINE, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "first", "growth", "lengths"),
+    [
+        (3, 1, 1, [1, 1, 1]),
+        (6, 2, 1, [2, 2, 2]),
+        (7, 1, 2, [1, 2, 4]),
+        # Cut short in its second epoch of four, and in its second of two.
+        (5, 1, 2, [1, 2, 4]),
+        (4, 3, 1, [3, 3]),
+        (8, 2, 3, [2, 6]),
+        (2, 5, 2, [5]),
+        (10_000, 1, 10, [1, 10, 100, 1000, 10_000]),
+    ],
+)
+def test_cycle_k_is_growth_to_the_k_times_as_long(
+    epochs: int, first: int, growth: int, lengths: list[int]
+) -> None:
+    assert cycle_lengths(epochs, first=first, growth=growth) == lengths
+
+
+def test_a_cycle_that_training_cuts_short_ends_part_of_the_way_down() -> None:
+    # Two epochs of 64 images, and two of four: the last rates are those half-way down.
+    lengths = [64 * length for length in cycle_lengths(4, first=2, growth=2)]
+    schedule = cosine_cycles(lengths, lr_max=LR_MAX, lr_min=LR_MIN)
+    assert schedule.epoch_rates(0, [32] * 4) == pytest.approx(COSINE, rel=1e-8)
+    assert schedule.epoch_rates(128, [64] * 2) == pytest.approx(COSINE[:2], rel=1e-8)
+    assert schedule(256) == pytest.approx(5.5e-4)  # the end, at which no step begins
 
 
 def test_a_short_last_batch_moves_no_rate() -> None:
@@ -149,14 +209,23 @@ def test_equal_to_torchs_cosine_annealing_with_a_cycle_twice_as_long() -> None:
         lambda optimiser: CosineAnnealingWarmRestarts(optimiser, T_0=6, T_mult=2, eta_min=LR_MIN),
         steps=18,
     )
-    ours = cosine_cycles([6, 12], lr_max=LR_MAX, lr_min=LR_MIN)
+    ours = cosine_cycles(cycle_lengths(18, first=6, growth=2), lr_max=LR_MAX, lr_min=LR_MIN)
     assert ours.epoch_rates(0, [1] * 18) == pytest.approx(theirs, rel=1e-12)
+
+
+def test_equal_to_torchs_warm_restarts_where_training_cuts_the_third_cycle_short() -> None:
+    theirs = stepped(
+        lambda optimiser: CosineAnnealingWarmRestarts(optimiser, T_0=2, T_mult=3, eta_min=LR_MIN),
+        steps=15,
+    )
+    ours = cosine_cycles(cycle_lengths(15, first=2, growth=3), lr_max=LR_MAX, lr_min=LR_MIN)
+    assert ours.epoch_rates(0, [1] * 15) == pytest.approx(theirs, rel=1e-12)
 
 
 def test_equal_to_torchs_exponential_decay() -> None:
     gamma = 0.96 ** (1 / 2000)
     theirs = stepped(lambda optimiser: ExponentialLR(optimiser, gamma=gamma), steps=3000)
-    ours = exponential_decay(16 * 3000, lr_max=LR_MAX, batch_size=16)
+    ours = exponential_decay(16 * 3000, lr_max=LR_MAX, **PAPER_DECAY)
     assert ours.epoch_rates(0, [16] * 3000) == pytest.approx(theirs, rel=1e-10)
 
 
@@ -181,7 +250,7 @@ def test_the_rise_of_one_cycle_equals_torchs_linear_warm_up() -> None:
     "schedule",
     [
         fixed(300, lr_max=LR_MAX),
-        exponential_decay(300, lr_max=LR_MAX, batch_size=16),
+        exponential_decay(300, lr_max=LR_MAX, **PAPER_DECAY),
         one_cycle(300, lr_max=LR_MAX, lr_min=LR_MIN),
         cosine_cycles([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN),
         polynomial_restarts([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN, power=2.0),
@@ -267,4 +336,4 @@ def test_batches_keep_the_last_short_one(samples: int, size: int, expected: list
 def test_the_constants_are_the_papers() -> None:
     whole = one_cycle(1, lr_max=LR_MAX, lr_min=LR_MIN)
     assert [segment.end for segment in whole.segments] == pytest.approx([0.45, 0.9, 1.0])
-    assert math.isclose(exponential_decay(2000, lr_max=1.0, batch_size=1)(2000), 0.96)
+    assert math.isclose(exponential_decay(32_000, lr_max=1.0, **PAPER_DECAY)(32_000), 0.96)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.definition.space import RATES
 from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing, faint, label
 from fastrcaps_search.report.drawings.traces import MANY, by_look
@@ -16,7 +17,6 @@ from fastrcaps_search.report.marks import CARD, GRID, MUTED, TEXT
 
 JITTER = 0.05
 """Height over which trials of one choice are spread, in the order of their accuracy."""
-RATES = ("lr_max", "lr_min")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def _training(definition: StudyDefinition) -> str:
     runs = definition.runs_per_trial
     shifts = ", shifted by up to 2 pixels" if definition.shifts else ""
     return (
-        f"{definition.epochs} epochs of {definition.split_size:,} images{shifts}; "
+        f"{definition.epochs_shown} epochs of {definition.split_size:,} images{shifts}; "
         f"{runs} run{'' if runs == 1 else 's'} per trial; {definition.precision}"
     )
 
@@ -134,7 +134,7 @@ def _learning_rates(definition: StudyDefinition) -> str:
 
 
 def _batch_sizes(definition: StudyDefinition) -> str:
-    boundaries = definition.remaining_boundaries
+    boundaries = definition.boundaries_within(definition.offered_epochs[-1])
     grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
     return f"{definition.batch_size} where constant; AdaBatch {grows}"
 

@@ -23,7 +23,14 @@ BASELINE = "fixed"
 """The configuration that the paper measures the others against."""
 PAPER_EPOCHS = 30
 _BATCH, _EXPONENT, _BOUNDARY = 16, 4, 3
-_HIGH_RATE, _LOW_RATE = 1e-3, 1e-4
+_SETTINGS = {
+    "lr_max": 1e-3,
+    "lr_min": 1e-4,
+    "decay_rate": 0.96,
+    "decay_steps": 2000,
+    "cycle_epochs": 1,
+    "cycle_growth": 1,
+}
 
 
 class Measure(StrEnum):
@@ -73,7 +80,7 @@ def follows_paper(definition: StudyDefinition) -> bool:
         definition.network in (Network.CAPSNET, Network.LENET5)
         and definition.data_set in (DataSet.MNIST, DataSet.FASHION_MNIST)
         and definition.evaluate_on is EvaluateOn.TEST
-        and definition.epochs == PAPER_EPOCHS
+        and PAPER_EPOCHS in definition.offered_epochs
         and definition.split_size == TRAIN_IMAGES
         and definition.shifts
         and definition.early_stopping is EarlyStopping.OFF
@@ -83,7 +90,11 @@ def follows_paper(definition: StudyDefinition) -> bool:
 def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str | None:
     """The paper's name of a configuration; ``None`` for one that it does not have."""
     policy = _policy_name(definition, parameters)
-    if policy is None or not _has_rates(definition, parameters):
+    has_curve = all(
+        definition.setting(parameters, key) == _SETTINGS[key]
+        for key in parameters.lr_policy.settings
+    )
+    if policy is None or not has_curve or definition.epochs_of(parameters) != PAPER_EPOCHS:
         return None
     small = (parameters.decoder is Decoder.REDUCED, bool(parameters.weight_sharing))
     if small == (True, True):
@@ -92,17 +103,12 @@ def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str 
     return policy if small == (False, False) else None
 
 
-def _has_rates(definition: StudyDefinition, parameters: TrialParameters) -> bool:
-    """Whether the learning rates that its policy uses are the paper's."""
-    high, low = parameters.lr_max or definition.lr_max, parameters.lr_min or definition.lr_min
-    return high == _HIGH_RATE and (not parameters.lr_policy.uses_lr_min or low == _LOW_RATE)
-
-
 def _policy_name(definition: StudyDefinition, parameters: TrialParameters) -> str | None:
     """The policy's name, where the paper has it and with the same batch sizes."""
-    policy, boundaries = parameters.lr_policy, definition.remaining_boundaries
+    policy = parameters.lr_policy
+    boundaries = definition.boundaries_within(parameters.epochs)
     if not parameters.adapts_batch:
-        has_batch = (parameters.batch_size or definition.batch_size) == _BATCH
+        has_batch = definition.setting(parameters, "batch_size") == _BATCH
         # The polynomial restarts are another paper's.
         has_policy = policy is not LrPolicy.POLYNOMIAL_RESTARTS
         return str(policy) if has_batch and has_policy else None

@@ -44,11 +44,11 @@ class Stretch:
     Attributes:
         curve: Shape of the rate.
         start: Progress in epochs at which the first begins.
-        length: Epochs of each.
+        length: Epochs of each; training may cut the last one short.
         count: How many follow each other.
         first: Rate at the beginning of each.
         last: Rate that the end of each would reach.
-        power: Power of a polynomial, or the epochs of one decay.
+        power: Power of a polynomial, or the epochs in which an exponential falls to 1/e.
     """
 
     curve: Curve
@@ -136,7 +136,7 @@ def rate_lines(plans: Plans, trials: Sequence[TrialRecord]) -> tuple[RateLine, .
     """The distinct learning-rate schedules of ``trials``."""
     lines = []
     for group in _groups(plans, trials, "rates"):
-        epochs, rates = _corners(group.plan.rates.segments, group.plan.samples)
+        epochs, rates = _corners(group.plan)
         lr_policy = group.parameters[0].lr_policy
         numbers = tuple(sorted(group.trials))
         lines.append(RateLine(lr_policy, COLOURS[lr_policy], numbers, epochs, rates))
@@ -164,15 +164,15 @@ def _groups(plans: Plans, trials: Sequence[TrialRecord], part: str) -> Iterable[
     return groups.values()
 
 
-def _corners(
-    segments: Sequence[Segment], samples: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _corners(plan: TrainingPlan) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Progress in epochs and rate at enough points of every segment, both ends included."""
     points = []
+    segments = plan.rates.segments
     for segment in segments:
+        end = min(segment.end, plan.samples * plan.epochs)
         straight = segment.curve in (Curve.CONSTANT, Curve.LINEAR)
         parts = 1 if straight else max(1, min(CURVE_POINTS, LARGEST_POINTS // len(segments)))
         for part in range(parts + 1):
-            seen = segment.start + (segment.end - segment.start) * part / parts
-            points.append((seen / samples, segment.rate(seen)))
+            seen = segment.start + (end - segment.start) * part / parts
+            points.append((seen / plan.samples, segment.rate(seen)))
     return tuple(epoch for epoch, _ in points), tuple(rate for _, rate in points)

@@ -26,7 +26,7 @@ class TrialView:
     Attributes:
         record: What is stored.
         mark: How its policy is drawn.
-        rates: Learning rates of its own, where the space varies them; else empty.
+        rates: What else the space varies of its schedules, in words; else empty.
         exponent: P, or a dash.
         batch: Batch sizes over the epochs, in words.
         decoder: Decoder input, or a dash.
@@ -110,9 +110,23 @@ def finite_values(record: TrialRecord) -> Values | None:
 
 
 def _rates(parameters: TrialParameters) -> str:
-    rates = {"from": parameters.lr_min, "up to": parameters.lr_max}
-    found = [f"{word} {rate:.3g}" for word, rate in rates.items() if rate is not None]
-    return f"learning rate {' '.join(found)}" if found else ""
+    groups: dict[str, dict[str, float | None]] = {
+        "{} epochs": {"{}": parameters.epochs},
+        "learning rate {}": {"from {:.3g}": parameters.lr_min, "up to {:.3g}": parameters.lr_max},
+        "decay {}": {
+            "by {:.3g}": parameters.decay_rate,
+            "every {:,} steps": parameters.decay_steps,
+        },
+        "cycles {}": {
+            "of {} epochs": parameters.cycle_epochs,
+            "growing {} times": parameters.cycle_growth,
+        },
+    }
+    found = {
+        words: " ".join(part.format(value) for part, value in parts.items() if value is not None)
+        for words, parts in groups.items()
+    }
+    return ", ".join(words.format(text) for words, text in found.items() if text)
 
 
 def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None) -> str:
@@ -129,7 +143,7 @@ def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord |
     )
     runs = definition.runs_per_trial
     run = f"run {last[0] + 1} of {runs}, " if runs > 1 else ""
-    done = f"{run}{last[1]} of {definition.epochs} epochs done"
+    done = f"{run}{last[1]} of {definition.epochs_of(record.parameters)} epochs done"
     where = _held(lease) if lease else "waiting for a worker"
     return f"{done}, {where}"
 
@@ -144,7 +158,8 @@ def _repeat_note(
     done = max((e.metrics.epoch for e in record.epochs if e.run == run), default=0)
     state = "under way" if lease else "interrupted"
     where = f", {_held(lease)}" if lease else ""
-    return f"run {run + 1} {state}, {done} of {definition.epochs} epochs done{where}"
+    epochs = definition.epochs_of(record.parameters)
+    return f"run {run + 1} {state}, {done} of {epochs} epochs done{where}"
 
 
 def _held(lease: LeaseRecord) -> str:

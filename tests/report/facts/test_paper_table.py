@@ -341,6 +341,11 @@ def test_names_of_the_capsnets() -> None:
         {"batch_size": 32},
         {"lr_max": 2e-3},
         {"lr_policy": "one_cycle", "lr_min": 2e-4},
+        {"lr_policy": "exponential_decay", "decay_steps": 4000},
+        {"lr_policy": "exponential_decay", "decay_rate": 0.9},
+        {"lr_policy": "warm_restarts", "cycle_epochs": 2},
+        {"lr_policy": "warm_restarts", "cycle_growth": 2},
+        {"epochs": 20},
     ],
 )
 def test_other_configurations_have_no_name(changes: dict[str, object]) -> None:
@@ -353,7 +358,11 @@ def test_rates_and_batches_that_say_the_same() -> None:
     plain = CAPSNET.configurations[0].to_dict()
     same = TrialParameters.from_dict({**plain, "lr_max": 1e-3, "batch_size": 16})
     assert paper_name(CAPSNET, same) == "fixed"
-    # A fixed rate has no lower one.
+    named = {"lr_policy": "warm_restarts", "cycle_epochs": 1, "cycle_growth": 1, "epochs": 30}
+    same = TrialParameters.from_dict({**plain, **named})
+    assert paper_name(CAPSNET, same) == "warm_restarts"
+    # A fixed rate has no lower one, and does not decay.
+    assert paper_name(replace(CAPSNET, decay_steps=22), CAPSNET.configurations[0]) == "fixed"
     assert paper_name(replace(CAPSNET, lr_min=2e-4), CAPSNET.configurations[0]) == "fixed"
 
 

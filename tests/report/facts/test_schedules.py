@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from math import cos, pi
-from typing import TYPE_CHECKING
+from math import cos, exp, pi
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,7 +31,7 @@ def expanded(told: Sequence[Stretch], progress: float) -> float:
     if part.curve is Curve.CONSTANT:
         return part.first
     if part.curve is Curve.EXPONENTIAL:
-        return float(part.first * 0.96 ** (into / part.power))
+        return part.first * exp(-into / part.power)
     if part.curve is Curve.LINEAR:
         return part.first - fall * share
     if part.curve is Curve.COSINE:
@@ -65,6 +65,36 @@ def test_stretches_expand_to_the_rates_of_training(
     ends = [part.start + part.count * part.length for part in told]
     assert ends[-1] == pytest.approx(epochs)
     assert [part.start for part in told] == pytest.approx([0.0, *ends[:-1]])
+
+
+@pytest.mark.parametrize(
+    ("knobs", "epochs", "told"),
+    [
+        # Start and length of each stretch, and how many cycles it has.
+        ({"cycle_epochs": 2}, 5, [(0, 2, 3)]),
+        ({"cycle_growth": 2}, 5, [(0, 1, 1), (1, 2, 1), (3, 4, 1)]),
+        ({"cycle_epochs": 2, "cycle_growth": 3}, 8, [(0, 2, 1), (2, 6, 1)]),
+        ({"cycle_epochs": 7}, 5, [(0, 7, 1)]),
+    ],
+)
+def test_cycles_that_training_cuts_short_are_told_whole_and_drawn_to_its_end(
+    records: Records, knobs: dict[str, Any], epochs: int, told: list[tuple[int, int, int]]
+) -> None:
+    study = records.study(epochs=9, train_images=3_777)
+    choice = replace(records.parameters_of("warm_restarts"), epochs=epochs, **knobs)
+    plan = Plans(study.definition).of(choice)
+    found = stretches(plan)
+    assert [(part.start, part.length, part.count) for part in found] == told
+    for samples in range(0, epochs * 3_777, 100):
+        assert expanded(found, samples / 3_777) == pytest.approx(plan.rates(samples), rel=1e-9)
+    view = view_of(study, [records.complete(0, 0.9, 9.0, 9.0, choice=choice)])
+    (line,) = view.rates
+    assert (line.epochs[0], line.epochs[-1]) == (0.0, epochs)
+    for progress, rate in zip(line.epochs, line.rates, strict=True):
+        into = min(progress, epochs - 1e-9)
+        sides = [expanded(found, into), expanded(found, max(into - 1e-9, 0.0))]
+        assert any(rate == pytest.approx(side, rel=1e-6) for side in sides)
+    assert len(view.batches[0].sizes) == epochs
 
 
 @pytest.mark.parametrize(
@@ -146,6 +176,34 @@ def test_a_long_study_keeps_its_lines_short(records: Records) -> None:
     # Each cycle needs its two ends.
     assert len(line.epochs) == 6_000
     assert line.epochs[-1] == pytest.approx(3_000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "told"),
+    [
+        ("fixed", {"epochs": 3}, "3 epochs"),
+        ("exponential_decay", {"decay_rate": 0.95}, "decay by 0.95"),
+        ("exponential_decay", {"decay_steps": 2000}, "decay every 2,000 steps"),
+        (
+            "exponential_decay",
+            {"epochs": 5, "lr_max": 0.01, "decay_rate": 0.95, "decay_steps": 22},
+            "5 epochs, learning rate up to 0.01, decay by 0.95 every 22 steps",
+        ),
+        ("warm_restarts", {"cycle_epochs": 2}, "cycles of 2 epochs"),
+        ("polynomial_restarts", {"cycle_growth": 3}, "cycles growing 3 times"),
+        (
+            "warm_restarts",
+            {"cycle_epochs": 2, "cycle_growth": 3},
+            "cycles of 2 epochs growing 3 times",
+        ),
+    ],
+)
+def test_what_the_space_varies_of_a_schedule_is_told(
+    records: Records, policy: str, own: dict[str, Any], told: str
+) -> None:
+    parameters = replace(records.parameters_of(policy), **own)
+    view = view_of(records.study(), [records.complete(0, 0.9, 9.0, 9, choice=parameters)])
+    assert view.trials[0].rates == told
 
 
 def test_learning_rates_of_a_trial_are_told(records: Records) -> None:

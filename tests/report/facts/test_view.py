@@ -32,6 +32,23 @@ def test_trials_come_by_number_and_the_front_by_accuracy(records: Records) -> No
     assert view.subtitle == "capsnet-narrow on mnist-mini"
 
 
+def test_epochs_that_vary_are_told_by_the_trial(records: Records) -> None:
+    study = records.study(space={"epochs": [2, 3, 5]})
+    short = replace(records.parameters_of(), epochs=3)
+    trials = [
+        records.running(0, parameters=short),
+        records.running(1, parameters=replace(short, epochs=5)),
+    ]
+    view = view_of(study, trials)
+    assert [trial.note for trial in view.trials] == [
+        "2 of 3 epochs done, waiting for a worker",
+        "2 of 5 epochs done, waiting for a worker",
+    ]
+    facts = {fact.label: fact.value for fact in view.facts}
+    assert facts["Training"].startswith("2 to 5 epochs of 4,000 images")
+    assert facts["Batch sizes"] == "16 where constant; AdaBatch growing after epochs 1, 2, 3"
+
+
 def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
     tiles = view_of(records.study(), [*records.trials(), records.running(11)]).tiles
     assert [(tile.label, tile.value, tile.note) for tile in tiles[:4]] == [

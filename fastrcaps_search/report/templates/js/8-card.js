@@ -8,19 +8,24 @@ report.card = (() => {
   const pair = (label, value) =>
     known(value) && value !== "" ? [make("dt", {}, label), make("dd", {}, value)] : [];
 
+  const epochsOf = (schedule) => schedule.sizes.reduce((sum, [, epochs]) => sum + epochs, 0);
+
   // Learning rate at enough points of every stretch; a restart has two values at one progress.
+  // Training may cut the last cycle short.
   const rates = (schedule) => {
     const [xs, ys] = [[], []];
+    const end = epochsOf(schedule);
     for (const [curve, start, length, times, first, last, power] of schedule.rates) {
       const isStraight = curve === "constant" || curve === "linear";
       const parts = isStraight ? 1 : Math.max(4, Math.min(32, Math.floor(1600 / times)));
       for (let turn = 0; turn < times; turn += 1) {
+        const most = Math.min(1, (end - start) / length - turn);
         for (let part = 0; part <= parts; part += 1) {
-          const t = part / parts;
+          const t = (most * part) / parts;
           xs.push(start + (turn + t) * length);
           ys.push({
             constant: () => first,
-            exponential: () => first * report.data.study.decay ** ((t * length) / power),
+            exponential: () => first * Math.exp(-(t * length) / power),
             linear: () => first + (last - first) * t,
             cosine: () => first - (first - last) * 0.5 * (1 - Math.cos(Math.PI * t)),
             polynomial: () => first - (first - last) * (1 - (1 - t) ** power),
@@ -79,13 +84,13 @@ report.card = (() => {
     });
     plot("card-curve", traces,
       { title: bySeconds ? "training seconds" : "epoch", rangemode: bySeconds ? "tozero" : "normal",
-        dtick: !bySeconds && report.data.study.epochs <= 12 ? 1 : undefined },
+        dtick: !bySeconds && epochsOf(report.data.schedules[trial.schedule]) <= 12 ? 1 : undefined },
       { title: "accuracy", tickformat: ".4~p" });
   };
 
   const drawSchedules = (trial) => {
     const schedule = report.data.schedules[trial.schedule];
-    const x = { title: "progress in epochs", range: [0, report.data.study.epochs] };
+    const x = { title: "progress in epochs", range: [0, epochsOf(schedule)] };
     const [epochs, values] = rates(schedule);
     plot("card-rate", [{ ...line(trial), x: epochs, y: values, hovertemplate: "%{y:.3g}<extra></extra>" }],
       x, { title: "learning rate", rangemode: "tozero", tickformat: "~g" });
@@ -116,7 +121,7 @@ report.card = (() => {
         : known(trial.row.front_probability) ? share(trial.row.front_probability) : "? (nothing was repeated)"),
       ...pair("P", params.adabatch_exponent),
       ...pair("batch size", trial.batch),
-      ...pair("rates", trial.rates),
+      ...pair("schedule", trial.rates),
       ...pair("decoder", params.decoder),
       ...pair("shared weights", known(params.weight_sharing) ? (params.weight_sharing ? "yes" : "no") : ""),
       ...pair("accuracy", known(values.accuracy)
