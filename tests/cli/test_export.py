@@ -299,3 +299,17 @@ def test_trial_and_criteria_exclude_each_other_in_python_too(
         fastrcaps_search.export_network(
             *("small-lenet", tmp_path / "a"), trial=0, prefer="time", storage=str(trained.file)
         )
+
+
+def test_a_trial_that_was_set_aside_is_exported_when_it_is_named(
+    copy: Trained, tmp_path: Path
+) -> None:
+    storage = str(copy.file)
+    first = fastrcaps_search.select_trial("small-lenet", storage=storage)["trial"]
+    fastrcaps_search.exclude_trial("small-lenet", first, why="a test", storage=storage)
+    chosen = fastrcaps_search.export_network("small-lenet", tmp_path / "a", storage=storage)
+    assert fastrcaps_search.load_network(chosen).record.trial == 1 - first
+    named = fastrcaps_search.export_network(
+        "small-lenet", tmp_path / "b", trial=first, storage=storage
+    )
+    assert fastrcaps_search.load_network(named).record.trial == first
