@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -204,10 +205,11 @@ class TestSetAside:
     def test_an_unknown_trial_is_refused(
         self, door: Door, store: Store, study: StudyRecord, number: int, message: str
     ) -> None:
-        for change in (
+        changes: list[Callable[[], None]] = [
             lambda: exclude(store, study, number, why="a test"),
             lambda: include(store, study, number),
-        ):
+        ]
+        for change in changes:
             with pytest.raises(UsageError) as refused:
                 change()
             assert message in str(refused.value)
