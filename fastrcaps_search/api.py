@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.keys import LARGEST_RUNS
-from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.definition.load import load_study, stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.choice import select_row
@@ -30,6 +30,8 @@ from fastrcaps_search.store.summary import StudySummary, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fastrcaps_search.training.rate_curve import RateTest
 
 
 def run_study(
@@ -106,6 +108,37 @@ def run_study(
         return run.outcome()
     finally:
         run.close()
+
+
+def find_rates(
+    study: str | StudyDefinition,
+    *,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    steps: int | None = None,
+) -> RateTest:
+    """Learning rates for a study, as ``fastrcaps-search rates`` proposes them.
+
+    Args:
+        study: A shipped name, a study file, or a definition.
+        data_dir: Folder with image data.
+        device: ``auto``, ``cpu``, ``cuda``, or a GPU as in ``cuda:1``.
+        seed: Seed of weights, order and shifts.
+        steps: Steps to make; 300, or as many as fit into 90 seconds, when ``None``.
+
+    Returns:
+        ``lr_max``, ``lr_min`` and the ``curve`` of losses that they follow from.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    # Torch takes seconds to import, and nothing else here needs it.
+    from fastrcaps_search.training.rate_range import find_rates as found
+
+    definition = load_study(study) if isinstance(study, str) else study
+    folder = None if data_dir is None else Path(data_dir)
+    return found(definition, folder=folder, device=device, seed=seed, steps=steps)
 
 
 def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from torch import Tensor
 PRESENT_MARGIN = 0.9  # m+ of Sabour et al. 2017, equation 4
 ABSENT_MARGIN = 0.1  # m- of the same
 ABSENT_WEIGHT = 0.5  # lambda of the same
-RECONSTRUCTION_WEIGHT = 0.0005  # Sabour et al. 2017, section 4.1, on the sum over pixels
 
 
 class Losses(NamedTuple):
@@ -24,7 +23,8 @@ class Losses(NamedTuple):
     Attributes:
         total: ``classification + reconstruction``, the one to differentiate.
         classification: Margin loss or cross-entropy, mean over the batch.
-        reconstruction: Weighted squared error, summed over the image, mean over the batch.
+        reconstruction: Weighted squared error, summed over the image, mean over the batch; 0
+            without a decoder.
         correct: Right classifications in the batch, int64.
     """
 
@@ -48,15 +48,16 @@ def margin_loss(lengths: Tensor, labels: Tensor) -> Tensor:
     return loss.sum() / lengths.shape[0]
 
 
-def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
-    """0.0005 x squared error summed over the image, mean over the batch.
+def reconstruction_loss(reconstructions: Tensor, images: Tensor, *, weight: float) -> Tensor:
+    """Weight x squared error summed over the image, mean over the batch.
 
     Args:
         reconstructions: [B, 784].
         images: [B, 1, 28, 28].
+        weight: Of the error.
     """
     error = reconstructions - images.flatten(1)
-    return RECONSTRUCTION_WEIGHT * (error * error).sum() / images.shape[0]
+    return weight * (error * error).sum() / images.shape[0]
 
 
 @torch.no_grad()

@@ -25,6 +25,7 @@ from fastrcaps_search.capsnet.loss import (
 )
 from fastrcaps_search.capsnet.routing import safe_length
 from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT
 from fastrcaps_search.definition.sizes import WIDTHS, Width
 
 
@@ -34,12 +35,12 @@ class CapsNetOutput(NamedTuple):
     Attributes:
         lengths: Class-capsule lengths [B, 10], the longest names the class.
         capsules: Class capsules [B, 10, 16].
-        reconstructions: [B, 784] in (0, 1).
+        reconstructions: [B, 784] in (0, 1); ``None`` without a decoder.
     """
 
     lengths: Tensor
     capsules: Tensor
-    reconstructions: Tensor
+    reconstructions: Tensor | None
 
 
 class CapsNet(nn.Module):
@@ -47,9 +48,10 @@ class CapsNet(nn.Module):
 
     Args:
         width: Channels and capsule types.
-        decoder: What the decoder reads.
+        decoder: What the decoder reads; ``NONE`` for a network without one.
         weight_sharing: One class-capsule matrix per type at all positions.
         routing_gradient: Which routing iterations the gradient flows through.
+        reconstruction_weight: Weight of the reconstruction loss.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class CapsNet(nn.Module):
         decoder: Decoder,
         weight_sharing: bool,
         routing_gradient: RoutingGradient = RoutingGradient.FULL,
+        reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
     ) -> None:
         super().__init__()
         self.types = width.types
@@ -67,7 +70,12 @@ class CapsNet(nn.Module):
         self.class_capsules = ClassCapsules(
             width.types, weight_sharing=weight_sharing, routing_gradient=routing_gradient
         )
-        self.decoder = CapsuleDecoder(decoder, classes=CLASSES, capsule_size=CLASS_SIZE)
+        self.decoder = (
+            None
+            if decoder is Decoder.NONE
+            else CapsuleDecoder(decoder, classes=CLASSES, capsule_size=CLASS_SIZE)
+        )
+        self.reconstruction_weight = reconstruction_weight
 
     def capsules(self, images: Tensor) -> Tensor:
         """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
@@ -93,7 +101,8 @@ class CapsNet(nn.Module):
         lengths = safe_length(capsules, dim=2)
         by_label = self.training and labels is not None
         chosen = labels if by_label and labels is not None else lengths.detach().argmax(1)
-        return CapsNetOutput(lengths, capsules, self.decoder(capsules, chosen))
+        reconstructions = None if self.decoder is None else self.decoder(capsules, chosen)
+        return CapsNetOutput(lengths, capsules, reconstructions)
 
     def classify(self, images: Tensor) -> Tensor:
         """Class-capsule lengths [B, 10] of images [B, 1, 28, 28]; the decoder does not run."""
@@ -103,7 +112,13 @@ class CapsNet(nn.Module):
         """Margin and reconstruction loss of images [B, 1, 28, 28] with int64 labels [B]."""
         output = self.forward(images, labels)
         classification = margin_loss(output.lengths, labels)
-        reconstruction = reconstruction_loss(output.reconstructions, images)
+        reconstruction = (
+            classification.new_zeros(())
+            if output.reconstructions is None
+            else reconstruction_loss(
+                output.reconstructions, images, weight=self.reconstruction_weight
+            )
+        )
         return Losses(
             total=classification + reconstruction,
             classification=classification,
@@ -118,6 +133,7 @@ def build_network(
     decoder: Decoder | None,
     weight_sharing: bool | None,
     routing_gradient: RoutingGradient = RoutingGradient.FULL,
+    reconstruction_weight: float | None = None,
 ) -> CapsNet | LeNet5:
     """A new network, its initial weights drawn from torch's global generator.
 
@@ -126,6 +142,8 @@ def build_network(
         decoder: What the decoder reads; None for LeNet5 and only there.
         weight_sharing: Whether class-capsule weights are shared; None for LeNet5 and only there.
         routing_gradient: Which routing iterations the gradient flows through; LeNet5 has none.
+        reconstruction_weight: Weight of the reconstruction loss, which only training needs;
+            ``None`` for the usual one.
 
     Raises:
         ValueError: ``decoder`` or ``weight_sharing`` missing for a CapsNet or given for LeNet5.
@@ -147,6 +165,9 @@ def build_network(
         decoder=decoder,
         weight_sharing=weight_sharing,
         routing_gradient=routing_gradient,
+        reconstruction_weight=(
+            RECONSTRUCTION_WEIGHT if reconstruction_weight is None else reconstruction_weight
+        ),
     )
 
 

@@ -143,6 +143,13 @@ COMMANDS = (
         "report",
     ),
     Command(
+        "rates",
+        "Train briefly while the learning rate grows, and propose lr_min and lr_max.",
+        "rates --study mnist-mini",
+        flags.rates,
+        "rates",
+    ),
+    Command(
         "studies",
         "List the shipped studies, or check a study file and show it in full.",
         "studies mnist-mini",

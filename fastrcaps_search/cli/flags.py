@@ -169,6 +169,38 @@ def _work(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def rates(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``rates``."""
+    _study(parser)
+    _data(parser)
+    parser.add_argument(
+        "--device",
+        metavar="D",
+        default="auto",
+        help="auto (the first GPU, or else the CPU), cpu, cuda, or a GPU as in cuda:1",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="K",
+        type=whole(0, LARGEST_SEED),
+        default=0,
+        help="seed of weights, order and shifts (default: 0)",
+    )
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=whole(20, 100_000),
+        help="steps from the lowest to the highest rate (default: 300, or as many as fit into 90 "
+        "seconds)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="page to write, .html (default: reports/STUDY-rates.html here)",
+    )
+    _json(parser)
+
+
 def _volume(parser: argparse.ArgumentParser, *, quiet: str) -> None:
     volume = parser.add_mutually_exclusive_group()
     volume.add_argument("--quiet", action="store_true", help=quiet)

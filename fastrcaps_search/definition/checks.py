@@ -64,6 +64,13 @@ def number(value: object, key: str, *, above: float, high: float) -> float:
     )
 
 
+def from_zero(value: object, key: str, *, high: float) -> float:
+    """A finite number from 0 to ``high``."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high:
+        return float(value) + 0.0  # -0.0 is 0.0
+    raise DefinitionError(f"must be a number from 0 to {high:g}, got {shown(value)}", key=key)
+
+
 def boolean(value: object, key: str) -> bool:
     """``true`` or ``false``."""
     if not isinstance(value, bool):

@@ -71,10 +71,14 @@ class BatchPolicy(StrEnum):
 
 
 class Decoder(StrEnum):
-    """Decoder input: all ten class capsules masked (10x16), or the chosen one alone (1x16)."""
+    """Decoder input: all ten class capsules masked (10x16), or the chosen one alone (1x16).
+
+    ``NONE``: no decoder, the margin loss alone (FasTrCaps 2020, section III-D).
+    """
 
     FULL = "full"
     REDUCED = "reduced"
+    NONE = "none"
 
 
 class EvaluateOn(StrEnum):
@@ -113,3 +117,7 @@ class RoutingGradient(StrEnum):
 
     FULL = "full"
     LAST = "last"
+
+
+CAPSULE_KEYS = ("decoder", "weight_sharing")
+"""Parameters that only a network with capsules has."""

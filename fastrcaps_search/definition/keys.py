@@ -101,6 +101,7 @@ STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "polynomial_power": above_zero(10.0),
     "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
     "min_accuracy": above_zero(1.0),
+    "reconstruction_weight": PARAMETER_CHECKS["reconstruction_weight"],
     "space": _space,
     "configuration": _configurations,
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import Network
+from fastrcaps_search.definition.choices import CAPSULE_KEYS, Network
 from fastrcaps_search.definition.keys import STUDY_CHECKS
-from fastrcaps_search.definition.study import CAPSULE_KEYS, StudyDefinition
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = Path(__file__).parent.parent / "studies"
@@ -135,13 +135,15 @@ def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     A network without capsules does not take over their parameters.
     """
     merged = {**base, **values}
+    has_capsules = Network(merged.get("network", Network.CAPSNET)).has_capsules
+    if not has_capsules and "reconstruction_weight" not in values:
+        merged.pop("reconstruction_weight", None)
     if "configuration" in values and "space" not in values:
         merged.pop("space", None)
     elif "space" in values and "configuration" not in values:
         merged.pop("configuration", None)
     if "space" in merged and "space" in base:
-        network = Network(merged.get("network", Network.CAPSNET))
-        dropped = () if network.has_capsules else CAPSULE_KEYS
+        dropped = () if has_capsules else (*CAPSULE_KEYS, "reconstruction_weight")
         # A value that a file fixes replaces the choices that its base had for it.
         kept = {
             key: value

@@ -20,6 +20,9 @@ LARGEST_DECAY = 0.9999
 """Closer to 1, a decay is the fixed rate under another name."""
 LARGEST_DECAY_STEPS = 10_000_000
 LARGEST_GROWTH = 10
+RECONSTRUCTION_WEIGHT = 0.0005
+"""Of the squared error summed over an image: Sabour et al. 2017, section 4.1."""
+LARGEST_WEIGHT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,8 @@ class TrialParameters:
     """One assignment of the space's parameters.
 
     A parameter that does not apply is ``None``: the batch policy of ``warm_adabatch``, the
-    exponent of a constant batch, the decoder of LeNet5, a rate that the study fixes.
+    exponent of a constant batch, the decoder of LeNet5, a rate that the study fixes, the
+    reconstruction weight without a decoder.
 
     Attributes:
         lr_policy: Learning-rate policy.
@@ -35,6 +39,7 @@ class TrialParameters:
         adabatch_exponent: P of AdaBatch (FasTrCaps, algorithms 3 and 4).
         decoder: Decoder input.
         weight_sharing: One class-capsule weight per capsule type over its positions.
+        reconstruction_weight: Weight of the reconstruction loss, where the space varies it.
         lr_max: Highest learning rate, where the space varies it.
         lr_min: Lowest learning rate, where the space varies it.
         batch_size: Batch size, where the space varies it.
@@ -51,6 +56,7 @@ class TrialParameters:
     adabatch_exponent: int | None = None
     decoder: Decoder | None = None
     weight_sharing: bool | None = None
+    reconstruction_weight: float | None = None
     lr_max: float | None = None
     lr_min: float | None = None
     batch_size: int | None = None
@@ -74,6 +80,11 @@ class TrialParameters:
         )
 
     @property
+    def reconstructs(self) -> bool:
+        """Whether a decoder is trained."""
+        return self.decoder not in (None, Decoder.NONE)
+
+    @property
     def policy(self) -> str:
         """The pair of schedules in one word, as tables and legends show it."""
         if self.batch_policy is BatchPolicy.ADABATCH:
@@ -82,8 +93,8 @@ class TrialParameters:
 
     @property
     def described(self) -> str:
-        """The policy, with what else the space varies of its schedules."""
-        names = [*self.lr_policy.settings, "batch_size", "epochs"]
+        """The policy, with what else the space varies of its training."""
+        names = [*self.lr_policy.settings, "batch_size", "epochs", "reconstruction_weight"]
         varied = {name.removesuffix("_size"): getattr(self, name) for name in names}
         found = [
             f"{name}={format(value, '.3g' if isinstance(value, float) else '')}"
@@ -135,6 +146,7 @@ PARAMETER_CHECKS: dict[str, Any] = {
     "adabatch_exponent": whole(*EXPONENT_RANGE),
     "decoder": lambda value, key: checks.choice(value, key, Decoder),
     "weight_sharing": checks.boolean,
+    "reconstruction_weight": lambda value, key: checks.from_zero(value, key, high=LARGEST_WEIGHT),
     "lr_max": above_zero(LARGEST_RATE),
     "lr_min": above_zero(LARGEST_RATE),
     "batch_size": whole(1, LARGEST_BATCH),

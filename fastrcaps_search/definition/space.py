@@ -26,6 +26,7 @@ class Space:
         adabatch_exponent: Values of P.
         decoder: Decoders; empty for a network without capsules.
         weight_sharing: Weight sharing; empty for a network without capsules.
+        reconstruction_weight: Weights of the reconstruction loss, or ``None`` where fixed.
         lr_max: Range of the highest learning rate (log scale), or ``None`` where fixed.
         lr_min: Range of the lowest learning rate (log scale), or ``None`` where fixed.
         batch_size: Sizes of a constant batch, or ``None`` where fixed.
@@ -41,6 +42,7 @@ class Space:
     adabatch_exponent: tuple[int, ...]
     decoder: tuple[Decoder, ...] = ()
     weight_sharing: tuple[bool, ...] = ()
+    reconstruction_weight: tuple[float, ...] | None = None
     lr_max: tuple[float, float] | None = None
     lr_min: tuple[float, float] | None = None
     batch_size: tuple[int, ...] | None = None
@@ -84,8 +86,15 @@ class Space:
             found.setdefault(key, DEFAULTS[key])
         return cls(**found)
 
-    def _capsule_choices(self) -> Iterator[tuple[Decoder | None, bool | None]]:
-        yield from product(self.decoder or (None,), self.weight_sharing or (None,))
+    def _capsule_choices(self) -> Iterator[dict[str, Any]]:
+        weights: tuple[float | None, ...] = self.reconstruction_weight or (None,)
+        for decoder, sharing in product(self.decoder or (None,), self.weight_sharing or (None,)):
+            for weight in (None,) if decoder is Decoder.NONE else weights:
+                yield {
+                    "decoder": decoder,
+                    "weight_sharing": sharing,
+                    "reconstruction_weight": weight,
+                }
 
     def _curves(
         self, lr_policy: LrPolicy, rates: Mapping[str, float]
@@ -111,12 +120,12 @@ class Space:
             rates: The rates where the space varies them; those a policy does not use are left out.
         """
         for lr_policy in self.lr_policy:
-            for (decoder, sharing), curve, epochs in product(
+            for capsules, curve, epochs in product(
                 self._capsule_choices(),
                 self._curves(lr_policy, rates or {}),
                 self.epochs or (None,),
             ):
-                common = {"decoder": decoder, "weight_sharing": sharing, "epochs": epochs, **curve}
+                common = {**capsules, "epochs": epochs, **curve}
                 exponents = self.adabatch_exponent if boundaries_within(epochs) else (None,)
                 yield from self._batches(lr_policy, exponents, common)
 
@@ -161,7 +170,7 @@ DEFAULTS: dict[str, tuple[Any, ...]] = {
     "lr_policy": tuple(p for p in LrPolicy if p is not LrPolicy.POLYNOMIAL_RESTARTS),
     "batch_policy": tuple(BatchPolicy),
     "adabatch_exponent": (2, 3, 4, 5, 6, 7),
-    "decoder": tuple(Decoder),
+    "decoder": (Decoder.FULL, Decoder.REDUCED),
     "weight_sharing": (False, True),
 }
 """Choices of the shipped ``mnist`` study, used for keys that a study file leaves out."""

@@ -8,25 +8,22 @@ from typing import Any
 
 from fastrcaps_search.definition import checks, data_facts
 from fastrcaps_search.definition.choices import (
-    CURVE_KEYS,
-    BatchPolicy,
+    CAPSULE_KEYS,
     DataSet,
     EarlyStopping,
     EvaluateOn,
-    LrPolicy,
     Network,
     Precision,
     RoutingGradient,
 )
+from fastrcaps_search.definition.consistency import check_consistency
 from fastrcaps_search.definition.guessing import least_above_guessing
 from fastrcaps_search.definition.keys import OPTIONAL_KEYS, STUDY_CHECKS
-from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
 from fastrcaps_search.definition.space import DEFAULTS, Space
 from fastrcaps_search.errors import DefinitionError
 
 PLAIN = (bool, int, float, str, type(None))
-CAPSULE_KEYS = ("decoder", "weight_sharing")
-"""Parameters that only a network with capsules has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +53,7 @@ class StudyDefinition:
         polynomial_power: Power of the polynomial restarts.
         routing_gradient: Routing iterations that the gradient flows through.
         min_accuracy: Accuracy below which a trial is infeasible, a fraction; ``None`` for none.
+        reconstruction_weight: Of the squared error summed over the image; 0 trains no decoder.
         space: The space of a search; ``None`` where the configurations are listed.
         configurations: A fixed list instead of a search.
 
@@ -84,6 +82,7 @@ class StudyDefinition:
     polynomial_power: float = 2.0
     routing_gradient: RoutingGradient = RoutingGradient.FULL
     min_accuracy: float | None = None
+    reconstruction_weight: float = RECONSTRUCTION_WEIGHT
     space: Space | None = None
     configurations: tuple[TrialParameters, ...] = ()
 
@@ -92,27 +91,11 @@ class StudyDefinition:
             # A space and configurations have been checked when they were built.
             if key in FIELDS and (key not in OPTIONAL_KEYS or getattr(self, key) is not None):
                 object.__setattr__(self, key, check(getattr(self, key), key))
-        if (self.space is None) == (not self.configurations):
-            raise DefinitionError(
-                "must have either a [space] to search or a list of [[configuration]], "
-                f"got {'neither' if self.space is None else 'both'}"
-            )
-        if self.train_images is not None and self.train_images > self._whole_split:
-            raise DefinitionError(
-                f"must be at most the training split's {self._whole_split}, "
-                f"got {self.train_images}",
-                key="train_images",
-            )
-        if self.network is Network.LENET5 and self.routing_gradient is RoutingGradient.LAST:
-            raise DefinitionError("must be full: lenet5 has no routing", key="routing_gradient")
-        self._check_batch_sizes()
-        self._check_rates()
-        for index, parameters in enumerate(self.configurations, start=1):
-            self._check_listed(parameters, f"configuration {index}")
-        self._check_space()
+        check_consistency(self)
 
     @property
-    def _whole_split(self) -> int:
+    def whole_split(self) -> int:
+        """Images of the whole training split."""
         size = data_facts.train_size(self.data_set)
         if self.evaluate_on is EvaluateOn.VALIDATION:
             size -= data_facts.validation_size(self.data_set)
@@ -121,7 +104,7 @@ class StudyDefinition:
     @property
     def split_size(self) -> int:
         """Training images per epoch."""
-        return self._whole_split if self.train_images is None else self.train_images
+        return self.whole_split if self.train_images is None else self.train_images
 
     @property
     def evaluation_size(self) -> int:
@@ -173,98 +156,6 @@ class StudyDefinition:
         if self.space is None:
             return iter(self.configurations)
         return self.space.parameters(boundaries_within=self.boundaries_within, rates=rates)
-
-    def _check_batch_sizes(self) -> None:
-        sizes: dict[str, tuple[int, ...]] = {"batch_size": (self.batch_size,)}
-        if self.space is not None and self.space.batch_size:
-            sizes["space.batch_size"] = self.space.batch_size
-        for key, values in sizes.items():
-            for value in values:
-                if value > self.split_size:
-                    raise DefinitionError(
-                        f"must be at most the {self.split_size} training images, got {value}",
-                        key=key,
-                    )
-
-    def _check_rates(self) -> None:
-        space = self.space
-        highest_min = space.lr_min[1] if space and space.lr_min else self.lr_min
-        lowest_max = space.lr_max[0] if space and space.lr_max else self.lr_max
-        # Configurations that name a rate of their own are checked one by one.
-        policies = [
-            parameters.lr_policy
-            for parameters in self.configurations
-            if parameters.lr_min is None and parameters.lr_max is None
-        ]
-        policies += space.lr_policy if space else ()
-        if any(policy.uses_lr_min for policy in policies) and highest_min >= lowest_max:
-            raise DefinitionError(
-                f"must be below lr_max ({lowest_max:g}), got {highest_min:g}",
-                key="space.lr_min" if space and space.lr_min else "lr_min",
-            )
-
-    def _check_space(self) -> None:
-        space = self.space
-        if space is None:
-            return
-        for key in CAPSULE_KEYS:
-            given = bool(getattr(space, key))
-            if given and not self.network.has_capsules:
-                raise DefinitionError(
-                    f"must be left out: {self.network} has no capsules", key=f"space.{key}"
-                )
-            if self.network.has_capsules and not given:
-                raise DefinitionError(f"must be given for {self.network}", key=f"space.{key}")
-        for key in CURVE_KEYS:
-            if getattr(space, key) and not any(key in p.settings for p in space.lr_policy):
-                raise DefinitionError("no chosen lr_policy uses it", key=f"space.{key}")
-        if space.batch_size is None:
-            return
-        if BatchPolicy.CONSTANT not in space.batch_policy:
-            raise DefinitionError(
-                "needs the constant batch policy, which space.batch_policy leaves out",
-                key="space.batch_size",
-            )
-        if set(space.lr_policy) == {LrPolicy.WARM_ADABATCH}:
-            raise DefinitionError(
-                "needs a policy with a constant batch; warm_adabatch has none",
-                key="space.batch_size",
-            )
-
-    def _check_listed(self, parameters: TrialParameters, place: str) -> None:
-        def refuse(key: str, message: str) -> None:
-            raise DefinitionError(message, key=f"{place}: {key}")
-
-        for key in CAPSULE_KEYS:
-            given = getattr(parameters, key) is not None
-            if self.network.has_capsules != given:
-                refuse(key, f"must be {'left out' if given else 'given'} for {self.network}")
-        warm = parameters.lr_policy is LrPolicy.WARM_ADABATCH
-        if warm != (parameters.batch_policy is None):
-            refuse("batch_policy", "must be left out for warm_adabatch and given for any other")
-        needs = parameters.adapts_batch and bool(self.boundaries_within(parameters.epochs))
-        if needs != (parameters.adabatch_exponent is not None):
-            verb = "given where" if needs else "left out unless"
-            refuse("adabatch_exponent", f"must be {verb} the batch size adapts")
-        if parameters.batch_size is not None and parameters.adapts_batch:
-            refuse("batch_size", "must be left out where the batch size adapts")
-        if parameters.batch_size is not None and parameters.batch_size > self.split_size:
-            refuse(
-                "batch_size",
-                f"must be at most the {self.split_size} training images, "
-                f"got {parameters.batch_size}",
-            )
-        for key in [key for key in CURVE_KEYS if key not in parameters.lr_policy.settings]:
-            if getattr(parameters, key) is not None:
-                refuse(key, f"must be left out: {parameters.lr_policy} does not use it")
-        self._check_listed_rates(parameters, place)
-
-    def _check_listed_rates(self, parameters: TrialParameters, place: str) -> None:
-        low, high = (self.setting(parameters, key) for key in ("lr_min", "lr_max"))
-        if parameters.lr_policy.uses_lr_min and low >= high:
-            raise DefinitionError(
-                f"must be below lr_max ({high:g}), got {low:g}", key=f"{place}: lr_min"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of every key, in the order of a study file."""

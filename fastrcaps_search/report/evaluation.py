@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.report import text
 from fastrcaps_search.report.write import replace_file
 from fastrcaps_search.training.inspection import OFFSETS, Inspection, Sweep
@@ -93,6 +94,7 @@ def evaluation_page(
         measured=measured,
         inspection=inspection,
         rows=matrix_rows(measured),
+        without_decoder=record.params.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
         strips={sweep.label: strips(sweep) for sweep in inspection.sweeps},

@@ -49,7 +49,7 @@ def page(view: ReportView) -> str:
     )
     found = payload(view)
     rows = {row["trial"]: row for row in found["rows"]}
-    scripts = [_template(name) for name in page_scripts()]
+    scripts = [template(name) for name in page_scripts()]
     plotly = library()
     states = {trial.state for trial in view.trials}
     return environment.get_template("page.html.j2").render(
@@ -60,10 +60,10 @@ def page(view: ReportView) -> str:
         nothing=text.NOTHING,
         states=[state.value for state in TrialState if state in states],
         lanes=len({(span.worker, span.host) for span in view.spans}),
-        content_policy=_content_policy([_template(PROBE), plotly, *scripts]),
+        content_policy=script_policy([template(PROBE), plotly, *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
-        style=Markup(_template("page.css")),
-        probe=Markup(_template(PROBE)),
+        style=Markup(template("page.css")),
+        probe=Markup(template(PROBE)),
         library=Markup(plotly),
         scripts=[Markup(script) for script in scripts],
         front_json=script_json([rows[trial.number] for trial in view.front]),
@@ -85,7 +85,7 @@ def script_json(value: Any) -> Markup:  # noqa: ANN401 - any JSON value
     return Markup(encoded)
 
 
-def _content_policy(scripts: Sequence[str]) -> str:
+def script_policy(scripts: Sequence[str]) -> str:
     """Only these scripts, no network at all; Plotly sets styles and draws through data URLs.
 
     The one thing that the page may open is itself, in a frame, to see whether it is newer.
@@ -98,5 +98,6 @@ def _content_policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """A template, a style or a script as it stands in its file."""
     return (TEMPLATES / name).read_text(encoding="utf-8")

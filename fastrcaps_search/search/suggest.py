@@ -11,7 +11,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from fastrcaps_search.definition.choices import BatchPolicy, LrPolicy
+from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -132,6 +132,8 @@ def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
         suggest("batch_size")
     suggest("decoder")
     suggest("weight_sharing")
+    if values.get("decoder") != Decoder.NONE:
+        suggest("reconstruction_weight")
     for key in policy.settings:
         suggest(key)
     return TrialParameters.from_dict(values)

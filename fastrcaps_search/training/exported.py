@@ -85,9 +85,11 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images, or the network has no decoder.
         """
-        if not isinstance(self.network, CapsNet):
+        if not isinstance(self.network, CapsNet) or self.network.decoder is None:
+            without = " without one" if self.record.network.has_capsules else ""
             raise UsageError(
-                f"the network must have a decoder to reconstruct images, got {self.record.network}"
+                "the network must have a decoder to reconstruct images, "
+                f"got {self.record.network}{without}"
             )
         batch, is_single = as_batch(images)
         found = [self._reconstructions(self.network, part) for part in batch.split(BATCH)]

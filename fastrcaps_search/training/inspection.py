@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.layers import CLASS_SIZE
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.data_facts import CLASSES, IMAGE_SIDE
@@ -77,7 +78,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inspection:
-    """What there is to look at; pairs and sweeps of CapsNets alone.
+    """What there is to look at; pairs and sweeps of CapsNets with a decoder alone.
 
     Attributes:
         mistakes: The most confident ones first.
@@ -93,12 +94,11 @@ class Inspection:
 def inspect(loaded: LoadedNetwork, measured: Measurement) -> Inspection:
     """Gather what there is to look at."""
     mistakes = tuple(_mistakes(loaded, measured))
-    if not isinstance(loaded.network, CapsNet):
+    if not isinstance(loaded.network, CapsNet) or loaded.network.decoder is None:
         return Inspection(mistakes)
-    network = loaded.network.eval()
-    return Inspection(
-        mistakes, tuple(_pairs(network, measured)), tuple(_sweeps(network, measured))
-    )
+    network, decoder = loaded.network.eval(), loaded.network.decoder
+    pairs, sweeps = _pairs(network, decoder, measured), _sweeps(network, decoder, measured)
+    return Inspection(mistakes, tuple(pairs), tuple(sweeps))
 
 
 def _mistakes(loaded: LoadedNetwork, measured: Measurement) -> list[Mistake]:
@@ -123,18 +123,18 @@ def _mistakes(loaded: LoadedNetwork, measured: Measurement) -> list[Mistake]:
     ]
 
 
-def _pairs(network: CapsNet, measured: Measurement) -> Iterator[Pair]:
+def _pairs(network: CapsNet, decoder: CapsuleDecoder, measured: Measurement) -> Iterator[Pair]:
     firsts = [np.flatnonzero(measured.labels == label) for label in range(CLASSES)]
     numbers = np.concatenate([found[:PAIRS_PER_CLASS] for found in firsts])
     predicted = measured.predicted[numbers]
     capsules = _capsules(network, measured.images[numbers])
-    pictures = _decoded(network, capsules, torch.from_numpy(predicted))
+    pictures = _decoded(decoder, capsules, torch.from_numpy(predicted))
     for number, found, picture in zip(numbers, predicted, pictures, strict=True):
         label = int(measured.labels[number])
         yield Pair(measured.images[number], picture, label, int(found))
 
 
-def _sweeps(network: CapsNet, measured: Measurement) -> Iterator[Sweep]:
+def _sweeps(network: CapsNet, decoder: CapsuleDecoder, measured: Measurement) -> Iterator[Sweep]:
     right = measured.predicted == measured.labels
     for label in range(CLASSES):
         numbers = np.flatnonzero(right & (measured.labels == label))[:CONSIDERED]
@@ -147,15 +147,15 @@ def _sweeps(network: CapsNet, measured: Measurement) -> Iterator[Sweep]:
             label=label,
             image=measured.images[numbers[best]],
             length=float(lengths[best]),
-            pictures=sweep(network, capsules[best], label=label),
+            pictures=sweep(decoder, capsules[best], label=label),
         )
 
 
-def sweep(network: CapsNet, capsules: Tensor, *, label: int) -> NDArray[np.uint8]:
+def sweep(decoder: CapsuleDecoder, capsules: Tensor, *, label: int) -> NDArray[np.uint8]:
     """Pictures uint8 [16, 11, 28, 28] of one capsule, each dimension moved by each offset.
 
     Args:
-        network: The network, in evaluation mode.
+        decoder: The network's.
         capsules: Class capsules [10, 16] of one image.
         label: Class whose capsule is moved and decoded.
     """
@@ -164,7 +164,7 @@ def sweep(network: CapsNet, capsules: Tensor, *, label: int) -> NDArray[np.uint8
     offsets = torch.tensor(OFFSETS, dtype=capsules.dtype, device=capsules.device)
     for dimension in range(CLASS_SIZE):
         moved[dimension, :, label, dimension] += offsets
-    pictures = _decoded(network, moved.view(count, *capsules.shape), torch.tensor([label] * count))
+    pictures = _decoded(decoder, moved.view(count, *capsules.shape), torch.tensor([label] * count))
     return pictures.reshape(CLASS_SIZE, len(OFFSETS), IMAGE_SIDE, IMAGE_SIDE)
 
 
@@ -175,8 +175,8 @@ def _capsules(network: CapsNet, images: NDArray[np.uint8]) -> Tensor:
 
 
 @torch.no_grad()
-def _decoded(network: CapsNet, capsules: Tensor, chosen: Tensor) -> NDArray[np.uint8]:
+def _decoded(decoder: CapsuleDecoder, capsules: Tensor, chosen: Tensor) -> NDArray[np.uint8]:
     """Pictures uint8 [B, 28, 28] of the chosen one among capsules [B, 10, 16]."""
-    shades = network.decoder(capsules, chosen.to(capsules.device)) * 255
+    shades = decoder(capsules, chosen.to(capsules.device)) * 255
     pictures = shades.round().to(torch.uint8).view(-1, IMAGE_SIDE, IMAGE_SIDE)
     return np.asarray(pictures.cpu().numpy())

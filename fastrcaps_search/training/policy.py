@@ -26,6 +26,7 @@ class TrainingPlan:
     Attributes:
         network: Network.
         decoder: Decoder input; ``None`` without capsules.
+        reconstruction_weight: Weight of the reconstruction loss; ``None`` without a decoder.
         weight_sharing: Whether class-capsule weights are shared; ``None`` without capsules.
         routing_gradient: Routing iterations that the gradient flows through.
         batch_sizes: Batch size of each epoch, at most the split's size.
@@ -37,6 +38,7 @@ class TrainingPlan:
 
     network: Network
     decoder: Decoder | None
+    reconstruction_weight: float | None
     weight_sharing: bool | None
     routing_gradient: RoutingGradient
     batch_sizes: tuple[int, ...]
@@ -66,6 +68,7 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
     return TrainingPlan(
         network=definition.network,
         decoder=parameters.decoder,
+        reconstruction_weight=_reconstruction_weight(definition, parameters),
         weight_sharing=parameters.weight_sharing,
         routing_gradient=definition.routing_gradient,
         batch_sizes=tuple(min(size, largest) for size in sizes),
@@ -74,6 +77,15 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
         shifts=definition.shifts,
         precision=definition.precision,
     )
+
+
+def _reconstruction_weight(
+    definition: StudyDefinition, parameters: TrialParameters
+) -> float | None:
+    if not parameters.reconstructs:
+        return None
+    own = parameters.reconstruction_weight
+    return definition.reconstruction_weight if own is None else own
 
 
 def _batch_sizes(definition: StudyDefinition, parameters: TrialParameters) -> list[int]:

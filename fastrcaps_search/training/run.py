@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.network import build_network, learned_parameters
+from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.capsnet.network import CapsNet, build_network, learned_parameters
 from fastrcaps_search.errors import (
     DiskError,
     DivergedError,
@@ -54,6 +55,21 @@ class Hooks:
     on_unsaved: Callable[[int, DiskError], None] = _ignore
 
 
+def first_network(plan: TrainingPlan, *, seed: int) -> CapsNet | LeNet5:
+    """The network that a run of this seed begins with, on the CPU."""
+    # The global generator of the CPU is used for the initial weights alone, and given back as it
+    # was; torch.manual_seed would also seed those of the cards.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mixed_seed(seed, 0))
+        return build_network(
+            plan.network,
+            decoder=plan.decoder,
+            weight_sharing=plan.weight_sharing,
+            routing_gradient=plan.routing_gradient,
+            reconstruction_weight=plan.reconstruction_weight,
+        )
+
+
 class Run:
     """One training of one network with one seed.
 
@@ -90,17 +106,7 @@ class Run:
         self._hits = b""
         # Weights of the best epoch, by epoch, while the disk refuses them.
         self._owed: dict[int, dict[str, Tensor]] = {}
-        # The global generator of the CPU is used for the initial weights alone, and given back as
-        # it was; torch.manual_seed would also seed those of the cards.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(mixed_seed(seed, 0))
-            network = build_network(
-                plan.network,
-                decoder=plan.decoder,
-                weight_sharing=plan.weight_sharing,
-                routing_gradient=plan.routing_gradient,
-            )
-        self.network = network.to(self._device).train()
+        self.network = first_network(plan, seed=seed).to(self._device).train()
         self._kernel = kernel or choose_kernel(
             self._device, capsules=plan.network.has_capsules, precision=plan.precision
         )

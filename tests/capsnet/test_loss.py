@@ -23,7 +23,12 @@ def test_reconstruction_loss_by_hand() -> None:
     # Every pixel is off by 0.5: 0.0005 * 784 * 0.25 = 0.098 an image.
     images = torch.full((2, 1, 28, 28), 0.25)
     reconstructions = torch.full((2, 784), 0.75)
-    assert reconstruction_loss(reconstructions, images).item() == pytest.approx(0.098)
+    loss = reconstruction_loss(reconstructions, images, weight=0.0005)
+    assert loss.item() == pytest.approx(0.098)
+    # The weight is the only factor: a fifth of it gives a fifth, none gives nothing.
+    loss = reconstruction_loss(reconstructions, images, weight=0.0001)
+    assert loss.item() == pytest.approx(0.0196)
+    assert reconstruction_loss(reconstructions, images, weight=0.0).item() == 0.0
 
 
 @pytest.mark.parametrize("batch", [1, 5, 32])
@@ -34,8 +39,10 @@ def test_losses_do_not_depend_on_the_batch_size(batch: int) -> None:
     lengths = torch.rand(1, 10, dtype=torch.float64)
     label = torch.tensor([3])
     torch.testing.assert_close(
-        reconstruction_loss(reconstruction.expand(batch, -1), image.expand(batch, -1, -1, -1)),
-        reconstruction_loss(reconstruction, image),
+        reconstruction_loss(
+            reconstruction.expand(batch, -1), image.expand(batch, -1, -1, -1), weight=0.002
+        ),
+        reconstruction_loss(reconstruction, image, weight=0.002),
     )
     torch.testing.assert_close(
         margin_loss(lengths.expand(batch, -1), label.expand(batch)), margin_loss(lengths, label)

@@ -29,10 +29,11 @@ STUDY_KEYS = (
     "extends, name, network, data_set, epochs, evaluate_on, runs_per_trial, batch_size, "
     "boundaries, precision, early_stopping, train_images, shifts, lr_max, lr_min, "
     "decay_rate, decay_steps, cycle_epochs, cycle_growth, polynomial_power, routing_gradient, "
-    "min_accuracy, space, configuration"
+    "min_accuracy, reconstruction_weight, space, configuration"
 )
 PARAMETER_KEYS = (
-    "lr_policy, batch_policy, adabatch_exponent, decoder, weight_sharing, lr_max, lr_min, "
+    "lr_policy, batch_policy, adabatch_exponent, decoder, weight_sharing, "
+    "reconstruction_weight, lr_max, lr_min, "
     "batch_size, epochs, decay_rate, decay_steps, cycle_epochs, cycle_growth"
 )
 LR_POLICIES = (
@@ -91,6 +92,7 @@ def test_mnist_is_the_study_of_the_design() -> None:
     assert space.decoder == (Decoder.FULL, Decoder.REDUCED)
     assert space.weight_sharing == (False, True)
     assert (space.lr_max, space.lr_min, space.batch_size) == (None, None, None)
+    assert (study.reconstruction_weight, space.reconstruction_weight) == (0.0005, None)
 
 
 def test_fashion_mnist_differs_from_mnist_by_its_images() -> None:
@@ -249,6 +251,7 @@ def test_a_mistake_is_placed_in_the_file_that_holds_it(tmp_path: Path) -> None:
 WHOLE = "must be a whole number from"
 NUMBER = "must be a number above 0 and at most 1"
 DECAY = "must be a number above 0 and at most 0.9999"
+WEIGHT = "must be a number from 0 to 1"
 WRONG_VALUES = [
     # The study's own keys.
     ("epoch = 3", f"epoch: unknown key; allowed are {STUDY_KEYS}"),
@@ -400,7 +403,7 @@ WRONG_VALUES = [
         "space.adabatch_exponent: must not repeat a choice, got [2, 3, 2]",
     ),
     ("[space]\ndecoder = []", "space.decoder: must offer at least one choice, got []"),
-    ('[space]\ndecoder = ["half"]', 'space.decoder: must be full or reduced, got "half"'),
+    ('[space]\ndecoder = ["half"]', 'space.decoder: must be full, reduced or none, got "half"'),
     ("[space]\nweight_sharing = [1]", "space.weight_sharing: must be true or false, got 1"),
     (
         "[space]\nweight_sharing = true",
@@ -415,6 +418,30 @@ WRONG_VALUES = [
     (
         "train_images = 50\n[space]\nbatch_size = [32, 64]",
         "space.batch_size: must be at most the 50 training images, got 64",
+    ),
+    ("reconstruction_weight = -0.1", f"reconstruction_weight: {WEIGHT}, got -0.1"),
+    ("reconstruction_weight = nan", f"reconstruction_weight: {WEIGHT}, got nan"),
+    ("reconstruction_weight = true", f"reconstruction_weight: {WEIGHT}, got true"),
+    ("reconstruction_weight = 1.5", f"reconstruction_weight: {WEIGHT}, got 1.5"),
+    (
+        'network = "lenet5"\nreconstruction_weight = 0.001',
+        "reconstruction_weight: must be left out: lenet5 has no decoder",
+    ),
+    (
+        "[space]\nreconstruction_weight = [0, 0.001, 2]",
+        f"space.reconstruction_weight: {WEIGHT}, got 2",
+    ),
+    (
+        "[space]\nreconstruction_weight = []",
+        "space.reconstruction_weight: must offer at least one choice, got []",
+    ),
+    (
+        '[space]\ndecoder = ["none"]\nreconstruction_weight = [1e-4, 1e-3]',
+        "space.reconstruction_weight: must be left out: no decoder is trained",
+    ),
+    (
+        'network = "lenet5"\n[space]\nreconstruction_weight = [1e-4, 1e-3]',
+        "space.reconstruction_weight: must be left out: no decoder is trained",
     ),
     ("[space]\nlr_max = 0.01", "space.lr_max: must be a range [lowest, highest], got 0.01"),
     ("[space]\nlr_max = []", "space.lr_max: must be a range [lowest, highest], got []"),
@@ -527,7 +554,13 @@ WRONG_CONFIGURATIONS = [
     ),
     ("adabatch_exponent = true", f"adabatch_exponent: {WHOLE} 0 to 10, got true"),
     ("adabatch_exponent = 11", f"adabatch_exponent: {WHOLE} 0 to 10, got 11"),
-    ("decoder = 1", "decoder: must be full or reduced, got 1"),
+    ("decoder = 1", "decoder: must be full, reduced or none, got 1"),
+    ("reconstruction_weight = [0.1]", f"reconstruction_weight: {WEIGHT}, got [0.1]"),
+    (
+        'lr_policy = "fixed"\nbatch_policy = "constant"\ndecoder = "none"\n'
+        "weight_sharing = false\nreconstruction_weight = 0.001",
+        "reconstruction_weight: must be left out: no decoder is trained",
+    ),
     ("weight_sharing = 0", "weight_sharing: must be true or false, got 0"),
     ("lr_max = [0.1, 0.2]", f"lr_max: {NUMBER}, got [0.1, 0.2]"),
     ("lr_min = true", f"lr_min: {NUMBER}, got true"),

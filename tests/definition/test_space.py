@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
-from fastrcaps_search.definition.space import Space
+from fastrcaps_search.definition.space import DEFAULTS, Space
 from fastrcaps_search.errors import DefinitionError
 
 SMALL: dict[str, Any] = {
@@ -68,6 +68,22 @@ def test_capsule_choices_multiply() -> None:
         (p.decoder, p.weight_sharing) for p in space.parameters(boundaries_within=lambda _: (3,))
     ]
     assert found == list(product([Decoder.FULL, Decoder.REDUCED], [False, True]))
+
+
+def test_the_reconstruction_weight_is_asked_where_there_is_a_decoder() -> None:
+    capsules = {"decoder": ["full", "none"], "weight_sharing": [False]}
+    one = {"lr_policy": ["fixed"], "batch_policy": ["constant"], **capsules}
+    space = Space.from_dict({**one, "reconstruction_weight": [0, 0.0005, 0.005]})
+    assert space.is_finite
+    asked = space.parameters(boundaries_within=lambda _: (3,))
+    found = [(p.decoder, p.reconstruction_weight) for p in asked]
+    full = [(Decoder.FULL, weight) for weight in (0.0, 0.0005, 0.005)]
+    assert found == [*full, (Decoder.NONE, None)]
+
+
+def test_no_decoder_is_a_choice_that_must_be_named() -> None:
+    assert DEFAULTS["decoder"] == (Decoder.FULL, Decoder.REDUCED)
+    assert Space.from_dict({**SMALL, "decoder": ["none"]}).decoder == (Decoder.NONE,)
 
 
 def test_rates_are_given_only_to_policies_that_use_them() -> None:

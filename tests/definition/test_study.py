@@ -46,7 +46,8 @@ def some(values: list[Any]) -> st.SearchStrategy[list[Any]]:
 def spaces(*, has_capsules: bool) -> st.SearchStrategy[dict[str, Any]]:
     """Spaces as study files write them."""
     capsules = {
-        "decoder": some(["full", "reduced"]),
+        "decoder": some(["reduced", "none"]).map(lambda chosen: ["full", *chosen]),
+        "reconstruction_weight": st.sampled_from([[1e-5, 1e-3], [0.0, 1e-4, 0.01], [0.002]]),
         "weight_sharing": some([False, True]),
     }
     return st.fixed_dictionaries(
@@ -104,6 +105,7 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                 "min_accuracy": st.floats(0.01, 1.0),
                 "space": spaces(has_capsules=capsules),
                 "routing_gradient": st.sampled_from(["full", "last"] if capsules else ["full"]),
+                "reconstruction_weight": st.floats(0, 1) if capsules else st.just(0.0005),
             },
         )
     )

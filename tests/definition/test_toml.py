@@ -84,6 +84,7 @@ def test_a_small_study_by_hand() -> None:
         "cycle_growth = 1",
         "polynomial_power = 2.0",
         'routing_gradient = "full"',
+        "reconstruction_weight = 0.0005",
         "",
         "[space]",
         'lr_policy = ["fixed", "one_cycle"]',

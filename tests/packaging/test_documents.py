@@ -13,7 +13,7 @@ DOCUMENTS = (*ROOT_DOCUMENTS, "reports/README.md", "docs/differences.md")
 COMMANDS = {
     *("run", "worker", "status", "trials", "front"),
     *("select", "export", "evaluate"),
-    *("report", "studies", "doctor"),
+    *("report", "rates", "studies", "doctor"),
 }
 # The paths in backquotes that name something of the checkout; the rest are made by a run.
 IN_CHECKOUT = re.compile(

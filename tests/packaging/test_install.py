@@ -20,7 +20,7 @@ SHIPPED = {
 COMMANDS = (
     *("run", "worker", "status", "trials", "front"),
     *("select", "export", "evaluate"),
-    *("report", "studies", "doctor"),
+    *("report", "rates", "studies", "doctor"),
 )
 
 

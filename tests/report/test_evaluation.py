@@ -21,6 +21,7 @@ from fastrcaps_search.report.evaluation import evaluation_page, png, write_evalu
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from fastrcaps_search.training.inspection import Inspection, inspect
 from fastrcaps_search.training.measurement import Measurement, measure
+from tests.exported import without_decoder
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
 
@@ -172,6 +173,21 @@ def test_lenet5_has_neither_reconstructions_nor_sweeps(lenet: Looked, capsnet: L
     for part in ('id="pairs"', 'id="sweeps"'):
         assert part in capsnet.path.read_text()
         assert part not in lenet.path.read_text()
+
+
+def test_a_network_without_decoder_says_why_it_draws_nothing(
+    capsnet: Looked, tmp_path: Path
+) -> None:
+    without_decoder(capsnet.loaded, tmp_path / "a")
+    bare = Looked(tmp_path / "a", tmp_path / "b.html")
+    assert (bare.inspection.pairs, bare.inspection.sweeps) == ((), ())
+    assert len(bare.inspection.mistakes) == len(capsnet.inspection.mistakes)
+    page, with_decoder = (each.path.read_text(encoding="utf-8") for each in (bare, capsnet))
+    assert "no decoder, shared weights" in page
+    assert "the network was trained without a decoder" in page
+    assert "trained without a decoder" not in with_decoder
+    assert 'id="pairs"' not in page
+    assert 'id="sweeps"' not in page
 
 
 def test_a_png_holds_its_pixels() -> None:

@@ -156,6 +156,29 @@ def test_different_networks_are_different_trainings() -> None:
     assert len(keys) == 4
 
 
+def test_the_reconstruction_weight_tells_trainings_apart() -> None:
+    fixed = {"lr_policy": "fixed", "batch_policy": "constant", "weight_sharing": False}
+    definitions = [
+        study(network="capsnet-narrow", reconstruction_weight=weight) for weight in (0.0005, 0.01)
+    ]
+    for decoder, keys in (("full", 2), ("reduced", 2), ("none", 1)):
+        # Without a decoder the weight says nothing.
+        assert len({key(each, **fixed, decoder=decoder) for each in definitions}) == keys
+    named = key(definitions[0], **fixed, decoder="full", reconstruction_weight=0.01)
+    assert named == key(definitions[1], **fixed, decoder="full")
+
+
+def test_weights_are_counted_where_there_is_a_decoder() -> None:
+    space = {
+        "lr_policy": ["fixed"],
+        "batch_policy": ["constant"],
+        "decoder": ["full", "none"],
+        "reconstruction_weight": [0, 0.0005, 0.005],
+    }
+    # Three with a decoder and one without, times two kinds of weights.
+    assert configuration_count(study(network="capsnet-narrow", space=space)) == 8
+
+
 def test_epochs_of_one_step_do_not_tell_restarts_from_a_fixed_rate() -> None:
     definition = study(epochs=3, batch_size=40)
     constant = {"batch_policy": "constant"}

@@ -165,6 +165,19 @@ def test_rates_are_within_their_ranges_and_only_where_they_are_used() -> None:
     assert min(highs) < 1e-2 < max(highs)
 
 
+def test_the_reconstruction_weight_is_proposed_where_there_is_a_decoder() -> None:
+    space = {
+        "lr_policy": ["fixed"],
+        "batch_policy": ["constant"],
+        "decoder": ["full", "none"],
+        "weight_sharing": [False],
+        "reconstruction_weight": [0, 0.001, 0.01],
+    }
+    listed = asked(study(network="capsnet-narrow", space=space), 12)
+    assert {t.parameters.reconstruction_weight for t in listed} == {None, 0.0, 0.001, 0.01}
+    assert len(listed) == 4
+
+
 def test_the_exponent_is_not_proposed_where_no_boundary_remains() -> None:
     trials = asked(study(epochs=1, space={"lr_policy": ["fixed", "warm_adabatch"]}), 10)
     assert len(trials) == 3

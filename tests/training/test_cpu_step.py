@@ -84,6 +84,32 @@ def test_either_step_goes_on_from_the_others_state(
     assert train(other) == pytest.approx(train(one), rel=1e-5)
 
 
+@pytest.mark.parametrize("make", [written_out, EagerStep])
+def test_a_decoder_of_no_weight_is_left_as_it_is(
+    network: CapsNet, make: Callable[[CapsNet], TrainingStep]
+) -> None:
+    network.reconstruction_weight = 0.0
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    step = make(network)
+    loss, classification, reconstruction, _ = train(step)
+    assert (loss, reconstruction) == (classification, 0.0)
+    for name, tensor in weights(step).items():
+        assert torch.isfinite(tensor).all()
+        assert torch.equal(tensor, before[name]) == name.startswith("decoder"), name
+
+
+def test_without_a_decoder_it_trains_as_autograd_does() -> None:
+    torch.manual_seed(0)
+    bare = CapsNet(Width(channels=16, types=2), decoder=Decoder.NONE, weight_sharing=False)
+    reference, step = EagerStep(copy.deepcopy(bare)), written_out(bare)
+    sums = train(step)
+    assert sums == pytest.approx(train(reference), rel=1e-5)
+    assert (sums[0], sums[2]) == (sums[1], 0.0)
+    wanted = weights(reference)
+    for name, tensor in weights(step).items():
+        assert (tensor - wanted[name]).norm() < 1e-4 * wanted[name].norm(), name
+
+
 def test_going_on_from_a_state_gives_the_same_bits(network: CapsNet) -> None:
     whole = written_out(copy.deepcopy(network))
     train(whole, SIZES)

@@ -22,6 +22,7 @@ from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.errors import ExportedNetworkError, UsageError
 from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
+from tests.exported import without_decoder
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -218,6 +219,19 @@ class TestPredict:
     def test_lenet5_has_nothing_to_reconstruct_with(self, lenet: LoadedNetwork) -> None:
         with pytest.raises(UsageError, match=r"must have a decoder .* got lenet5"):
             lenet.reconstruct(np.zeros((28, 28)))
+
+
+def test_a_network_without_decoder_is_exported_and_reconstructs_nothing(
+    capsnet: LoadedNetwork, images: Images, tmp_path: Path
+) -> None:
+    bare = without_decoder(capsnet, tmp_path / "a")
+    assert bare.facts["architecture"]["decoder"] == "none"
+    some = images.test_images[:3]
+    np.testing.assert_array_equal(bare.scores(some), capsnet.scores(some))
+    with pytest.raises(
+        UsageError, match=r"must have a decoder .*, got capsnet-narrow without one$"
+    ):
+        bare.reconstruct(some)
 
 
 def test_loading_uses_up_no_random_numbers(exports: dict[str, Path]) -> None:

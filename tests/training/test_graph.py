@@ -71,22 +71,37 @@ def step_trainer(splits: Splits, network: Network, device: torch.device = CPU) -
 
 
 def graph_trainer(
-    splits: Splits, network: Network, *, recorder: Recorder | None = None
+    splits: Splits,
+    network: Network,
+    *,
+    recorder: Recorder | None = None,
+    decoder: Decoder = Decoder.REDUCED,
+    weight: float | None = None,
 ) -> GraphTrainer:
     return GraphTrainer(
-        built(network, CPU), images(splits), precision=Precision.FP32, recorder=recorder
+        built(network, CPU, decoder=decoder, weight=weight),
+        images(splits),
+        precision=Precision.FP32,
+        recorder=recorder,
     )
 
 
-def built(network: Network, device: torch.device) -> CapsNet | LeNet5:
+def built(
+    network: Network,
+    device: torch.device,
+    *,
+    decoder: Decoder = Decoder.REDUCED,
+    weight: float | None = None,
+) -> CapsNet | LeNet5:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         capsules = network.has_capsules
         return (
             build_network(
                 network,
-                decoder=Decoder.REDUCED if capsules else None,
+                decoder=decoder if capsules else None,
                 weight_sharing=True if capsules else None,
+                reconstruction_weight=weight,
             )
             .to(device)
             .train()
@@ -115,6 +130,30 @@ def assert_close(
         assert got[name].shape == value.shape
         error = (got[name] - value).norm() / value.norm()
         assert error <= tolerance, f"{name}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("decoder", "weight"), [(Decoder.NONE, None), (Decoder.FULL, 0.0), (Decoder.FULL, 0.01)]
+)
+@pytest.mark.usefixtures("one_thread", "one_second")
+def test_recorded_steps_know_decoder_and_weight(
+    mini_splits: Splits, decoder: Decoder, weight: float | None
+) -> None:
+    narrow = Network.CAPSNET_NARROW
+    eager = EagerStep(built(narrow, CPU, decoder=decoder, weight=weight))
+    expected = StepTrainer(eager, images(mini_splits))
+    got = graph_trainer(mini_splits, narrow, recorder=Counted(), decoder=decoder, weight=weight)
+    before = {name: value.clone() for name, value in weights(got).items()}
+    trained(expected, range(1, 2))
+    trained(got, range(1, 2))
+    assert_close(weights(got), weights(expected))
+    loss, margin, reconstruction, _ = got.take_sums()
+    assert (reconstruction > 0) == bool(weight)
+    assert loss == pytest.approx(margin + reconstruction)
+    for name, value in weights(got).items():
+        assert torch.equal(value, before[name]) == (weight == 0 and name.startswith("decoder")), (
+            name
+        )
 
 
 @pytest.mark.parametrize("network", [Network.LENET5, Network.CAPSNET_NARROW])

@@ -82,6 +82,7 @@ def test_the_others_have_one_dimension_of_the_capsule_moved(
 ) -> None:
     network, sweep = capsnet.network, found.sweeps[0]
     assert isinstance(network, CapsNet)
+    assert network.decoder is not None
     with torch.no_grad():
         capsules = network.capsules(torch.from_numpy(sweep.image)[None, None] / 255)
         for dimension in (0, 7, 15):

@@ -30,6 +30,7 @@ needs_onnx = pytest.mark.skipif(
         (Network.LENET5, None, None),
         (Network.CAPSNET_NARROW, Decoder.FULL, False),
         (Network.CAPSNET_NARROW, Decoder.REDUCED, True),
+        (Network.CAPSNET_NARROW, Decoder.NONE, False),
     ],
 )
 def test_onnxruntime_finds_the_classes_of_torch_on_real_images(

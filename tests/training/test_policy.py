@@ -278,5 +278,22 @@ def test_a_plan_holds_what_the_network_needs() -> None:
     planned = training_plan(definition, parameters)
     assert (planned.network, planned.decoder) == (Network.CAPSNET_NARROW, Decoder.REDUCED)
     assert planned.weight_sharing is True
+    assert planned.reconstruction_weight == 0.0005
     assert planned.routing_gradient is RoutingGradient.LAST
     assert (planned.samples, planned.epochs, planned.shifts) == (100, 7, False)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "own", "expected"),
+    [("full", None, 0.002), ("reduced", 0.0, 0.0), ("none", None, None)],
+)
+def test_the_reconstruction_weight_is_the_trials_or_the_studys(
+    decoder: str, own: float | None, expected: float | None
+) -> None:
+    definition = StudyDefinition.from_dict(
+        {"name": "s", "network": "capsnet-narrow", "reconstruction_weight": 0.002}
+    )
+    chosen = {"lr_policy": "fixed", **CONSTANT, "decoder": decoder, "weight_sharing": False}
+    given = {} if own is None else {"reconstruction_weight": own}
+    planned = training_plan(definition, TrialParameters.from_dict({**chosen, **given}))
+    assert planned.reconstruction_weight == expected

@@ -206,8 +206,13 @@ def test_an_interrupted_run_equals_an_uninterrupted_one(
 
 @pytest.mark.parametrize(
     "parameters",
-    [{**FIXED, **FULL}, {"lr_policy": "warm_adabatch", "adabatch_exponent": 3, **REDUCED}],
-    ids=["fixed-full", "warm_adabatch-reduced-shared"],
+    [
+        {**FIXED, **FULL},
+        {"lr_policy": "warm_adabatch", "adabatch_exponent": 3, **REDUCED},
+        {**FIXED, **FULL, "decoder": "none"},
+        {**FIXED, **FULL, "reconstruction_weight": 0.0},
+    ],
+    ids=["fixed-full", "warm_adabatch-reduced-shared", "fixed-none", "fixed-full-0"],
 )
 def test_an_interrupted_capsule_network_equals_an_uninterrupted_one(
     parameters: dict[str, Any], mini_splits: Splits, tmp_path: Path
@@ -216,6 +221,37 @@ def test_an_interrupted_capsule_network_equals_an_uninterrupted_one(
     splits = replace(mini_splits, training=few)
     narrow = plan(parameters, network="capsnet-narrow", train_images=24)
     check_interruptions(narrow, splits, tmp_path)
+
+
+def test_the_figures_of_a_run_without_a_decoder(mini_splits: Splits) -> None:
+    few = Split(mini_splits.training.images[:24], mini_splits.training.labels[:24])
+    bare = {**FIXED, **FULL, "decoder": "none"}
+    narrow = plan(bare, network="capsnet-narrow", train_images=24, epochs=1)
+    run = Run(narrow, seed=3, splits=replace(mini_splits, training=few))
+    # Counted by hand in tests/capsnet/test_network.py.
+    assert run.train().parameters == 705_888
+    assert run.epochs[0].reconstruction_loss == 0.0
+    assert run.epochs[0].loss == run.epochs[0].classification_loss > 0
+
+
+def test_a_run_takes_its_reconstruction_weight_from_the_plan(mini_splits: Splits) -> None:
+    few = Split(mini_splits.training.images[:24], mini_splits.training.labels[:24])
+    losses = []
+    for weight in (0.0005, 0.005):
+        # One step, so that both see the same weights.
+        narrow = plan(
+            {**FIXED, **FULL},
+            network="capsnet-narrow",
+            train_images=24,
+            batch_size=24,
+            epochs=1,
+            reconstruction_weight=weight,
+        )
+        run = Run(narrow, seed=3, splits=replace(mini_splits, training=few))
+        run.train()
+        losses.append(run.epochs[0])
+    assert losses[1].reconstruction_loss == pytest.approx(10 * losses[0].reconstruction_loss)
+    assert losses[1].classification_loss == losses[0].classification_loss
 
 
 def test_a_finished_run_is_not_trained_again(mini_splits: Splits, tmp_path: Path) -> None:

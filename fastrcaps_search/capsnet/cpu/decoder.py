@@ -12,11 +12,11 @@ from torch import Tensor
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.weights import Weights
+from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.loss import (
     ABSENT_MARGIN,
     ABSENT_WEIGHT,
     PRESENT_MARGIN,
-    RECONSTRUCTION_WEIGHT,
 )
 from fastrcaps_search.capsnet.routing import safe_length
 
@@ -29,15 +29,25 @@ class Losses:
     Args:
         buffers: Memory.
         weights: The network's weights.
-        reduced: Whether the decoder reads the capsule of the label alone.
+        decoder: Says what the decoder reads; ``None`` for a network without one.
+        weight: Weight of the reconstruction loss.
         adam: Updates the decoder.
     """
 
-    def __init__(self, buffers: Buffers, weights: Weights, *, reduced: bool, adam: Adam) -> None:
-        self._reduced = reduced
+    def __init__(
+        self,
+        buffers: Buffers,
+        weights: Weights,
+        *,
+        decoder: CapsuleDecoder | None,
+        weight: float,
+        adam: Adam,
+    ) -> None:
+        self._weight = weight
+        self._reduced = decoder is not None and decoder.reduced
         # The largest first: the others then fit into its memory.
-        last, second, first = (_Layer(name, buffers, weights, adam) for name in LAYERS[::-1])
-        self._layers = first, second, last
+        names = LAYERS[::-1] if decoder is not None else ()
+        self._layers = [_Layer(name, buffers, weights, adam) for name in names][::-1]
 
     def __call__(
         self, capsules: Tensor, images: Tensor, labels: Tensor, *, sums: Tensor, gradient: Tensor
@@ -67,6 +77,8 @@ class Losses:
         self, capsules: Tensor, images: Tensor, labels: Tensor, present: Tensor, gradient: Tensor
     ) -> Tensor:
         """Reconstruction loss summed over the batch; its gradient is written."""
+        if not self._layers:
+            return torch.sum(gradient.zero_())
         B, J, E = capsules.shape
         chosen = labels.view(-1, 1, 1).expand(-1, 1, E)
         x = capsules.gather(1, chosen) if self._reduced else capsules * present
@@ -76,8 +88,8 @@ class Losses:
         two = second.forward(one).relu_()
         pixels = last.forward(two).sigmoid_()
         difference = torch.sub(pixels, images.view(B, -1))
-        error = RECONSTRUCTION_WEIGHT * torch.sum(difference * difference)
-        difference.mul_(2 * RECONSTRUCTION_WEIGHT / B)
+        error = self._weight * torch.sum(difference * difference)
+        difference.mul_(2 * self._weight / B)
         back = last.backward(torch.ops.aten.sigmoid_backward(difference, pixels), two)
         back = second.backward(torch.ops.aten.threshold_backward(back, two, 0), one)
         back = first.backward(torch.ops.aten.threshold_backward(back, one, 0), x)

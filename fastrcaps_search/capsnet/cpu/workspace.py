@@ -85,7 +85,13 @@ class Workspace:
             position_first=self._convolutions.position_first,
         )
         if adam is not None:
-            self._losses = Losses(buffers, weights, reduced=network.decoder.reduced, adam=adam)
+            self._losses = Losses(
+                buffers,
+                weights,
+                decoder=network.decoder,
+                weight=network.reconstruction_weight,
+                adam=adam,
+            )
             self._gradient = torch.zeros_like(self._routing.found)
             self._routing.plan_backward(self._gradient, adam)
             self._convolutions.plan_backward(self._primary.gradient, adam)

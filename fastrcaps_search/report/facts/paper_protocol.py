@@ -15,7 +15,7 @@ from fastrcaps_search.definition.choices import (
     LrPolicy,
     Network,
 )
-from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.paper import TRAIN_IMAGES, published, table_names
 
@@ -95,6 +95,10 @@ def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str 
         for key in parameters.lr_policy.settings
     )
     if policy is None or not has_curve or definition.epochs_of(parameters) != PAPER_EPOCHS:
+        return None
+    weight = parameters.reconstruction_weight
+    own = definition.reconstruction_weight if weight is None else weight
+    if parameters.decoder is Decoder.NONE or own != RECONSTRUCTION_WEIGHT:
         return None
     small = (parameters.decoder is Decoder.REDUCED, bool(parameters.weight_sharing))
     if small == (True, True):

@@ -30,7 +30,7 @@ class Plans:
 
     def of(self, parameters: TrialParameters) -> TrainingPlan:
         """The plan; those of one pair of schedules are the same object."""
-        key = replace(parameters, decoder=None, weight_sharing=None)
+        key = replace(parameters, decoder=None, weight_sharing=None, reconstruction_weight=None)
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = training_plan(self._definition, key)

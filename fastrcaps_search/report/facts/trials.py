@@ -26,7 +26,7 @@ class TrialView:
     Attributes:
         record: What is stored.
         mark: How its policy is drawn.
-        rates: What else the space varies of its schedules, in words; else empty.
+        rates: What else the space varies of its training, in words; else empty.
         exponent: P, or a dash.
         batch: Batch sizes over the epochs, in words.
         decoder: Decoder input, or a dash.
@@ -121,6 +121,7 @@ def _rates(parameters: TrialParameters) -> str:
             "of {} epochs": parameters.cycle_epochs,
             "growing {} times": parameters.cycle_growth,
         },
+        "reconstruction weight {}": {"{:.3g}": parameters.reconstruction_weight},
     }
     found = {
         words: " ".join(part.format(value) for part, value in parts.items() if value is not None)

@@ -44,6 +44,7 @@ def network(
     decoder: Decoder = Decoder.FULL,
     weight_sharing: bool = False,
     routing_gradient: RoutingGradient = RoutingGradient.FULL,
+    reconstruction_weight: float = 0.0005,
     active: bool = True,
 ) -> CapsNet:
     """In float64; if ``active`` with larger weights, so that routing has something to decide."""
@@ -54,6 +55,7 @@ def network(
             decoder=decoder,
             weight_sharing=weight_sharing,
             routing_gradient=routing_gradient,
+            reconstruction_weight=reconstruction_weight,
         ).double()
         with torch.no_grad():
             if not active:
@@ -142,6 +144,23 @@ def test_gradients_and_sums_equal_autograd(
     assert got_sums == pytest.approx(sums.tolist(), rel=1e-12)
 
 
+@pytest.mark.parametrize("decoder", [Decoder.FULL, Decoder.REDUCED])
+@pytest.mark.parametrize("weight", [0.02, 0.0])
+def test_another_reconstruction_weight_has_the_gradients_of_autograd(
+    weight: float, decoder: Decoder
+) -> None:
+    built = network(decoder=decoder, reconstruction_weight=weight)
+    images, labels = batch(4)
+    wanted, sums = expected(built, images, labels)
+    got, got_sums = gradients(built, images, labels, Form.COLUMNS)
+    for name, gradient in wanted.items():
+        assert (got[name] - gradient).norm() <= 1e-12 * gradient.norm(), name
+        # A decoder of no weight has a gradient, of exactly 0.
+        assert got[name].any() == (weight > 0 or not name.startswith("decoder")), name
+    assert got_sums == pytest.approx(sums.tolist(), rel=1e-12)
+    assert (got_sums[2] > 0) == (weight > 0)
+
+
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize(("width", "size"), [(NARROW, 1), (NARROW, 19), (FULL, 1), (FULL, 5)])
 def test_the_shipped_networks_have_exact_gradients_in_float32(
@@ -154,9 +173,11 @@ def test_the_shipped_networks_have_exact_gradients_in_float32(
     assert worst(got, wanted) < 1e-5
 
 
+@pytest.mark.parametrize("decoder", [Decoder.FULL, Decoder.NONE])
+@pytest.mark.parametrize("weight", [0.0005, 0.02])
 @pytest.mark.parametrize("form", list(Form))
-def test_gradients_equal_finite_differences(form: Form) -> None:
-    built = network()
+def test_gradients_equal_finite_differences(form: Form, weight: float, decoder: Decoder) -> None:
+    built = network(decoder=decoder, reconstruction_weight=weight)
     images, labels = batch(3)
     got, _ = gradients(built, images, labels, form)
     step = 1e-6
@@ -267,9 +288,12 @@ def test_the_form_depends_on_batch_and_products_alone() -> None:
         assert forms == [Form.COLUMNS, Form.COLUMNS, Form.FOURIER, Form.FOURIER]
 
 
+@pytest.mark.parametrize(("decoder", "weight"), [("full", 0.0005), ("full", 0.005), ("none", 0.0)])
 @pytest.mark.parametrize("form", list(Form))
-def test_bf16_rounds_factors_to_eight_bits_and_sums_in_float32(form: Form) -> None:
-    built = network(NARROW, active=False)
+def test_bf16_rounds_factors_to_eight_bits_and_sums_in_float32(
+    form: Form, decoder: str, weight: float
+) -> None:
+    built = network(NARROW, decoder=Decoder(decoder), reconstruction_weight=weight, active=False)
     images, labels = batch(4)
     wanted, sums = expected(built, images, labels)
     single = copy.deepcopy(built).float()

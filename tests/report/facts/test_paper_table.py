@@ -332,6 +332,8 @@ def test_names_of_the_capsnets() -> None:
     "changes",
     [
         {"decoder": "reduced"},
+        {"decoder": "none"},
+        {"reconstruction_weight": 0.001},
         {"weight_sharing": True},
         {"lr_policy": "one_cycle", "decoder": "reduced", "weight_sharing": True},
         {"lr_policy": "polynomial_restarts"},
@@ -352,6 +354,11 @@ def test_other_configurations_have_no_name(changes: dict[str, object]) -> None:
     plain = CAPSNET.configurations[0].to_dict()
     chosen = {key: value for key, value in {**plain, **changes}.items() if value is not None}
     assert paper_name(CAPSNET, TrialParameters.from_dict(chosen)) is None
+
+
+def test_another_reconstruction_weight_is_not_the_papers() -> None:
+    other = replace(CAPSNET, reconstruction_weight=0.001)
+    assert paper_name(other, CAPSNET.configurations[0]) is None
 
 
 def test_rates_and_batches_that_say_the_same() -> None:

@@ -135,6 +135,8 @@ def test_trials_of_one_schedule_share_a_plan(records: Records) -> None:
     plans = Plans(records.study().definition)
     first = plans.of(records.parameters_of("one_cycle"))
     assert plans.of(records.parameters_of("one_cycle", decoder="reduced", sharing=True)) is first
+    heavier = replace(records.parameters_of("one_cycle"), reconstruction_weight=0.01)
+    assert plans.of(heavier) is first
     assert plans.of(records.parameters_of("fixed")) is not first
     assert plans.of(replace(records.parameters_of("one_cycle"), lr_max=5e-3)) is not first
 

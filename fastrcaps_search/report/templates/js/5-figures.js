@@ -41,7 +41,7 @@ report.figures = (() => {
       `batch ${escaped(trial.batch)}`,
       escaped(trial.rates),
       "decoder" in params
-        ? `${params.decoder} decoder, weights ${params.weight_sharing ? "shared" : "not shared"}`
+        ? `${params.decoder === "none" ? "no" : params.decoder} decoder, weights ${params.weight_sharing ? "shared" : "not shared"}`
         : "",
       `accuracy ${report.percent(values.accuracy)}` +
         (report.known(test) ? `, test ${report.percent(test)}` : ""),
