@@ -18,6 +18,9 @@ SPREADS = tuple(
 )
 """What a row says of the spread of its runs."""
 
+MEASURED = ("accuracy", "training_seconds")
+"""Of what a row with estimates says the means of its runs."""
+
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as JSON."""
@@ -27,10 +30,11 @@ def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as CSV: nested keys joined with a dot.
 
-    Parameters and spreads are there where some trial has them. Truth is ``true`` or ``false`` and
-    what is not known is empty.
+    Parameters, means and spreads are there where some trial has them. Truth is ``true`` or
+    ``false`` and what is not known is empty.
     """
     used = [name for name in PARAMETER_NAMES if any(name in row["params"] for row in rows)]
+    measured = MEASURED if any("measured" in row for row in rows) else ()
     spreads = SPREADS if any("spread" in row for row in rows) else ()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -39,6 +43,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *("trial", "state"),
             *(f"params.{name}" for name in used),
             *(f"values.{objective.name}" for objective in OBJECTIVES),
+            *(f"measured.{name}" for name in measured),
             *(f"spread.{name}.{part}" for name, part in spreads),
             *("runs", "device", "front_probability", "test_accuracy", "feasible", "reason"),
         ]
@@ -48,6 +53,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
             *(row["trial"], row["state"]),
             *(row["params"].get(name) for name in used),
             *row["values"].values(),
+            *(row.get("measured", {}).get(name) for name in measured),
             *(row.get("spread", {}).get(name, {}).get(part) for name, part in spreads),
             *(row["runs"], row["device"]),
             *map(row.get, ("front_probability", "test_accuracy", "feasible", "reason")),

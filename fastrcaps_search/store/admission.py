@@ -19,6 +19,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.duties import Admitted, Duty
+from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
@@ -129,6 +130,9 @@ class Door:
         # Not through the store's own patience: this is within it, and maybe under the lock.
         return self._store.try_once(lambda connection: read_trials(connection, self._study))
 
+    def _estimated(self, connection: Connection) -> list[TrialRecord]:
+        return estimated(read_trials(connection, self._study), study=self._study)
+
     def _admit(self, nonce: str) -> Admitted:
         with self._lock.transaction() as connection:
             return self._earlier(connection, nonce) or self._decide(connection, nonce)
@@ -140,7 +144,7 @@ class Door:
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        trials = read_trials(connection, self._study)
+        trials = self._estimated(connection)
         trial = trials[row.number]
         duty = Duty.TRAIN
         if trial.is_finished:
@@ -154,7 +158,7 @@ class Door:
         budget, repeats = self._plan(connection)
         held = reap(connection, self._study.study_id)
         # After the reaping, which may have ended a trial.
-        trials = read_trials(connection, self._study)
+        trials = self._estimated(connection)
         running = [trial for trial in trials if not trial.is_finished]
         for trial in running:
             if trial.number not in held:

@@ -167,7 +167,7 @@ class Mirror:
             return self.create_study(name)
 
     def _tell(self, trial_id: int, study: StudyRecord, ours: TrialRecord) -> None:
-        values = None if ours.values is None else list(ours.values.as_tuple())
+        values = None if ours.means is None else list(ours.means.as_tuple())
         try:
             if ours.failure is not None:
                 self.storage.set_trial_user_attr(trial_id, REASON_KEY, _reason(ours.failure))
@@ -216,7 +216,7 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
     broken = violation(study, trial)
     frozen = create_trial(
         state=STATES[trial.state],
-        values=None if trial.values is None else list(trial.values.as_tuple()),
+        values=None if trial.means is None else list(trial.means.as_tuple()),
         params=parameters,
         distributions={key: known[key] for key in parameters},
         user_attrs=_attributes(trial),

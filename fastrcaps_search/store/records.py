@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -150,12 +151,20 @@ class Spread:
     """How far the runs of a trial scatter in one of its values.
 
     Attributes:
-        deviation: Standard deviation of the runs (with n - 1).
-        margin: The 95 % interval of their mean reaches so far to each side (Student's t).
+        deviation: Standard deviation of the runs (with n - 1); ``None`` for one run.
+        margin: Half the width of the 95 % interval: of the mean (Student's t), or of the estimate.
+        interval: That of an estimate, which need not lie evenly about it.
     """
 
-    deviation: float
+    deviation: float | None
     margin: float
+    interval: tuple[float, float] | None = None
+
+    def ends(self, mean: float, most: float = math.inf) -> tuple[float, float]:
+        """Ends of the 95 % interval of a value between 0 and ``most``, given the value."""
+        if self.interval is not None:
+            return self.interval
+        return max(mean - self.margin, 0.0), min(mean + self.margin, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,8 @@ class TrialRecord:
         state: State.
         parameters: Assignment.
         configuration_key: Equal for trainings that are the same.
-        values: Means over its runs, when complete.
+        values: Means over its runs, when complete; estimates of the true means once trials were
+            picked for more runs (:mod:`fastrcaps_search.store.estimates`).
         test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
         token: Current fencing token.
@@ -196,6 +206,7 @@ class TrialRecord:
         seconds_spread: Of their training seconds.
         infeasible: Why it is on no front though complete; ``None`` where it may be on one.
         set_aside: Who has taken it off the front by hand.
+        measured: Means over its runs where the values are estimates.
     """
 
     number: int
@@ -214,6 +225,7 @@ class TrialRecord:
     seconds_spread: Spread | None = None
     infeasible: str | None = None
     set_aside: SetAside | None = None
+    measured: Values | None = None
 
     @property
     def is_feasible(self) -> bool:
@@ -227,8 +239,13 @@ class TrialRecord:
         return self.values if is_complete and self.infeasible is None else None
 
     @property
+    def means(self) -> Values | None:
+        """Means over its runs, when complete."""
+        return self.values if self.measured is None else self.measured
+
+    @property
     def results(self) -> tuple[RunRecord, ...]:
-        """The runs that its values are means of."""
+        """The runs that gave its values."""
         return tuple(run for run in self.runs if run.accuracy is not None)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.reading import read_leases, read_trials
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
@@ -26,7 +27,7 @@ def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
     repeats = store.study(study.name).repeats
 
     def give_up(connection: Connection) -> list[tuple[int, int]]:
-        trials = read_trials(connection, study)
+        trials = estimated(read_trials(connection, study), study=study)
         kept = _wanted(trials, repeats)
         kept |= {lease.number for lease in read_leases(connection, study.study_id)}
         given_up = [t for t in trials if t.is_finished and t.number not in kept]

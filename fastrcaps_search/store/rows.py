@@ -52,9 +52,10 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
     """JSON values of one trial.
 
     ``values`` always has its three keys, which are null while there is no value. ``runs`` is
-    the number of runs that the values are means of; while there are none, of those that were
-    begun. ``spread`` is there for two runs and more: for accuracy and seconds the standard
-    deviation of the runs, and the 95 % interval of their mean. ``front_probability`` of a
+    the number of runs that gave the values; while there are none, of those that were begun.
+    ``measured`` is there where the values are estimates: the means of the runs. ``spread`` is
+    there for two runs and more, and with estimates: for accuracy and seconds the standard
+    deviation of the runs (null for one), and the 95 % interval. ``front_probability`` of a
     feasible trial is null where nothing was repeated. ``feasible`` of a complete trial says
     whether it may be on the front. ``test_accuracy`` is there when it is known, ``reason`` when
     the trial failed or is infeasible, ``set_aside`` (``by``, ``host``, ``why``, ``at``) when it
@@ -76,6 +77,12 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
         "runs": len(trial.results if trial.state is TrialState.COMPLETE else trial.runs),
         "device": trial.device,
     }
+    if trial.measured is not None:
+        measured = trial.measured
+        row["measured"] = {
+            "accuracy": measured.accuracy,
+            "training_seconds": measured.training_seconds,
+        }
     spreads = _spreads(trial)
     if spreads:
         row["spread"] = spreads
@@ -94,22 +101,21 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
     return row
 
 
-def _spreads(trial: TrialRecord) -> dict[str, dict[str, float]]:
+def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
     if trial.values is None:
         return {}
     accuracy, seconds, _ = trial.values.as_tuple()
-    measured = {
-        "accuracy": (accuracy, trial.accuracy_spread, 1.0),
-        "training_seconds": (seconds, trial.seconds_spread, math.inf),
+    columns = {
+        "accuracy": (trial.accuracy_spread, accuracy, 1.0),
+        "training_seconds": (trial.seconds_spread, seconds, math.inf),
     }
     return {
         name: {
             "deviation": spread.deviation,
             "margin": spread.margin,
-            "low": max(mean - spread.margin, 0.0),
-            "high": min(mean + spread.margin, most),
+            **dict(zip(("low", "high"), spread.ends(value, most), strict=True)),
         }
-        for name, (mean, spread, most) in measured.items()
+        for name, (spread, value, most) in columns.items()
         if spread is not None
     }
 

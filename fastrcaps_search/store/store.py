@@ -18,6 +18,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
+from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
@@ -144,16 +145,17 @@ class Store:
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
     ) -> list[TrialRecord]:
-        """All trials by number, with their runs.
+        """All trials by number, with their runs; values as ``store/estimates.py`` says.
 
         Args:
             study: The study.
             epochs: Whether to read the epochs too.
-            number: Only this trial.
+            number: Only this trial, whose values then are the means of its runs.
         """
-        return self.do(
+        found = self.do(
             lambda connection: read_trials(connection, study, epochs=epochs, number=number)
         )
+        return found if number is not None else estimated(found, study=study)
 
     def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:
         """Which evaluation images each run has right, by trial and run; see ``RunResult``.

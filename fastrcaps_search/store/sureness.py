@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fastrcaps_search.front.certainty import NEAR, Sample, front_probabilities
-from fastrcaps_search.store.records import TrialRecord, Values
+from fastrcaps_search.front.certainty import NEAR, front_probabilities
+from fastrcaps_search.store.estimates import sample_of
+from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.store.summary import front_numbers
-
-LEAST_SECONDS = 1e-9
-"""What stands for no time at all, which has no logarithm."""
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
@@ -17,15 +15,12 @@ def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
 
     Empty where no trial was trained more than once: then nothing says how far runs scatter.
     """
+    samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
     # Numpy takes a moment to import; most studies have not been repeated.
-    if not any(len(trial.results) > 1 for trial in trials if trial.is_feasible):
+    if all(len(sample.seconds) < 2 for sample in samples.values()):
         return {}
-    valued = [(t, values) for t in trials if (values := t.feasible_values) is not None]
-    found = front_probabilities([_sample(trial, values) for trial, values in valued])
-    if found is None:
-        return {}
-    numbers = [trial.number for trial, _ in valued]
-    return dict(zip(numbers, found, strict=True))
+    found = front_probabilities(list(samples.values()))
+    return {} if found is None else dict(zip(samples, found, strict=True))
 
 
 def near_front_numbers(
@@ -41,16 +36,3 @@ def near_front_numbers(
     known = probabilities(trials) if sureness is None else sureness
     found |= dict.fromkeys(number for number, sure in known.items() if sure >= NEAR)
     return list(found)
-
-
-def _sample(trial: TrialRecord, values: Values) -> Sample:
-    runs = [
-        (run.accuracy, run.training_seconds)
-        for run in trial.results
-        if run.accuracy is not None and run.training_seconds is not None
-    ] or [(values.accuracy, values.training_seconds)]
-    return Sample(
-        accuracies=tuple(accuracy for accuracy, _ in runs),
-        seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
-        parameters=values.parameters,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.write import write_report
+from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.rows import trial_rows
 from tests.report.addresses import expect_fragment
 from tests.report.conftest import SHARED, open_in
@@ -98,6 +100,31 @@ def test_the_card_says_how_sure_a_trial_is(page: Page, sure: dict[int, float | N
     assert behind["on the front"] == f"{100 * (sure[1] or 0):.0f} %"
     assert behind["accuracy"] == "95.20 %"
     assert "each run" not in behind
+
+
+def test_with_estimates_the_card_and_the_files_have_the_means_too(
+    records: Records, browser: Browser, tmp_path: Path
+) -> None:
+    stored = stored_of("repeated", records)
+    stored = replace(stored, trials=estimated(stored.trials, study=stored.study))
+    write_report(stored, path=tmp_path / "estimated.html", written_at=WRITTEN_AT)
+    opened = open_in(browser, tmp_path / "estimated.html")
+    rows = trial_rows(stored.trials)
+    for number, of in ((5, "mean of 5 runs 97.00 %"), (1, "its run 95.20 %")):
+        row = rows[number]
+        value, margin = row["values"]["accuracy"], row["spread"]["accuracy"]["margin"]
+        expected = f"{100 * value:.2f} % ± {100 * margin:.2f} (estimate; {of})"
+        assert facts(opened.page, number)["accuracy"] == expected
+    assert "(estimate; mean of 5 runs 94.0)" in facts(opened.page, 5)["training time"]
+    with opened.page.expect_download() as waiting:
+        opened.page.get_by_role("button", name="CSV").click()
+    waiting.value.save_as(tmp_path / "rows.csv")
+    own, command = (
+        pd.read_csv(one) for one in (tmp_path / "rows.csv", io.StringIO(csv_text(rows)))
+    )
+    pd.testing.assert_frame_equal(own, command, check_dtype=False, check_exact=True)
+    assert own["measured.accuracy"][5] == 0.97
+    assert opened.complaints() == []
 
 
 def test_the_card_tells_of_repeats_without_a_result(page: Page, opened: Opened) -> None:

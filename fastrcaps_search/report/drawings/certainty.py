@@ -79,7 +79,9 @@ def _accuracies(rows: Sequence[CertaintyRow], name: str) -> Trace:
 
 
 def _means(rows: Sequence[CertaintyRow]) -> Trace:
-    """The intervals of the means over runs: thin, each below its trial's."""
+    """The intervals of the means over runs, or of estimates: thin, each below its trial's."""
+    estimated = any(row.trial.record.measured is not None for row in rows)
+    what = "estimate of the mean" if estimated else "mean of its runs"
     known = [
         (place, row.accuracy, row.mean_interval)
         for place, row in enumerate(rows)
@@ -88,7 +90,7 @@ def _means(rows: Sequence[CertaintyRow]) -> Trace:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "mean of its runs, 95 % interval",
+        "name": f"{what}, 95 % interval",
         "x": [accuracy for _, accuracy, _ in known],
         "y": [place - BELOW for place, _, _ in known],
         "error_x": {
@@ -107,7 +109,7 @@ def _means(rows: Sequence[CertaintyRow]) -> Trace:
             "color": TEXT.light,
             "line": {"width": 1, "color": TEXT.light},
         },
-        "hovertemplate": "%{x:.2%}, mean of its runs<extra></extra>",
+        "hovertemplate": f"%{{x:.2%}}, {what}<extra></extra>",
     }
 
 

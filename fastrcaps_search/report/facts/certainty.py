@@ -23,7 +23,7 @@ class CertaintyRow:
         trial: The trial.
         accuracy: Its accuracy.
         interval: 95 % interval from the number of images.
-        mean_interval: 95 % interval of the mean over its runs; ``None`` for fewer than two.
+        mean_interval: 95 % interval of the mean over its runs, or of the estimate, if any.
         runs: Accuracy of each run.
     """
 
@@ -99,9 +99,7 @@ def _row(trial: TrialView, values: Values, images: int) -> CertaintyRow:
         trial=trial,
         accuracy=accuracy,
         interval=wilson(accuracy, images),
-        mean_interval=None
-        if spread is None
-        else (max(accuracy - spread.margin, 0.0), min(accuracy + spread.margin, 1.0)),
+        mean_interval=None if spread is None else spread.ends(accuracy, 1.0),
         runs=_finite(run.accuracy for run in trial.record.runs),
     )
 

@@ -138,6 +138,11 @@ class ReportView:
         return self.stored.study.name
 
     @property
+    def estimated(self) -> bool:
+        """Whether values are estimates, some trials having been picked for more runs."""
+        return any(trial.record.measured is not None for trial in self.trials)
+
+    @property
     def complete(self) -> tuple[TrialView, ...]:
         """The trials with values."""
         return tuple(trial for trial in self.trials if trial.values is not None)

@@ -142,9 +142,12 @@ report.table = (() => {
     const has = report.trials.some(({ row }) => "spread" in row);
     const spreads = !has ? [] : ["accuracy", "training_seconds"].flatMap((name) =>
       ["deviation", "margin", "low", "high"].map((part) => [name, part]));
+    const measured = !report.trials.some(({ row }) => "measured" in row)
+      ? [] : ["accuracy", "training_seconds"];
     const heads = [
       "trial", "state", ...used.map((key) => `params.${key}`), "values.accuracy",
       "values.training_seconds", "values.parameters",
+      ...measured.map((name) => `measured.${name}`),
       ...spreads.map(([name, part]) => `spread.${name}.${part}`),
       "runs", "device", "front_probability", "test_accuracy", "feasible", "reason",
     ];
@@ -155,6 +158,7 @@ report.table = (() => {
     const lines = report.trials.map(({ row }) => [
       row.trial, row.state, ...used.map((key) => row.params[key]), row.values.accuracy,
       row.values.training_seconds, row.values.parameters,
+      ...measured.map((name) => row.measured?.[name]),
       ...spreads.map(([name, part]) => row.spread?.[name]?.[part]),
       row.runs, row.device, row.front_probability, row.test_accuracy, row.feasible, row.reason,
     ]);

@@ -1,0 +1,87 @@
+"""Values of trials where some were picked for more runs: estimates of their true means.
+
+The one rule that front, choice, tables, page and files share. As long as every feasible trial has
+the ``runs_per_trial`` runs that were planned for all, no run was given by results, and values are
+the means of the runs. From the first repeat on, the values of every feasible trial are estimates,
+with their intervals, and the means of the runs stand beside them as ``measured``. Fewer than five
+feasible trials say too little of one another, and keep their means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord, Values
+
+if TYPE_CHECKING:
+    from fastrcaps_search.front.estimates import Estimate
+    from fastrcaps_search.front.samples import Sample
+
+LEAST_SECONDS = 1e-9
+"""What stands for no time at all, which has no logarithm."""
+
+
+def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[TrialRecord]:
+    """The trials with estimates for values, where some were picked for more runs.
+
+    Args:
+        trials: All trials of the study, as they are stored.
+        study: The study, which says how many runs each trial was to have from the start.
+    """
+    samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
+    known = [trial for trial in trials if trial.number in samples]
+    planned = study.definition.runs_per_trial
+    if not any(len(trial.results) > planned for trial in known):
+        return list(trials)
+    # Numpy takes a moment to import; most studies have not been repeated.
+    from fastrcaps_search.front.estimates import true_means
+    from fastrcaps_search.front.groups import FEWEST
+
+    finite = {number: sample for number, sample in samples.items() if sample.finite}
+    means = true_means(list(finite.values())) if len(finite) >= FEWEST else None
+    if means is None:
+        return list(trials)
+    found = dict(zip(finite, zip(*means.estimates(), strict=True), strict=True))
+    return [
+        _with(trial, *found[trial.number]) if trial.number in found else trial for trial in trials
+    ]
+
+
+def sample_of(trial: TrialRecord) -> Sample | None:
+    """What is known of a feasible trial from its runs."""
+    from fastrcaps_search.front.samples import Sample
+
+    values = trial.means
+    if not trial.is_feasible or values is None:
+        return None
+    runs = [
+        (run.accuracy, run.training_seconds)
+        for run in trial.results
+        if run.accuracy is not None and run.training_seconds is not None
+    ] or [(values.accuracy, values.training_seconds)]
+    return Sample(
+        accuracies=tuple(accuracy for accuracy, _ in runs),
+        seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
+        parameters=values.parameters,
+    )
+
+
+def _with(trial: TrialRecord, accuracy: Estimate, seconds: Estimate) -> TrialRecord:
+    measured = trial.means
+    if measured is None:
+        return trial
+    return replace(
+        trial,
+        values=Values(accuracy.value, seconds.value, measured.parameters),
+        measured=measured,
+        accuracy_spread=_spread(trial.accuracy_spread, accuracy),
+        seconds_spread=_spread(trial.seconds_spread, seconds),
+    )
+
+
+def _spread(runs: Spread | None, estimate: Estimate) -> Spread:
+    deviation = None if runs is None else runs.deviation
+    margin = (estimate.high - estimate.low) / 2
+    return Spread(deviation, margin, interval=(estimate.low, estimate.high))

@@ -1,0 +1,155 @@
+"""When values are estimates, and that everything goes by the same ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from statistics import pstdev
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.choice import select_row
+from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from fastrcaps_search.report.payload import payload
+from fastrcaps_search.report.tables import csv_text
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.estimates import estimated
+from fastrcaps_search.store.mirror import frozen_trial
+from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.repeats import due_repeats
+from fastrcaps_search.store.rows import front_rows, trial_rows
+from fastrcaps_search.store.store import Store
+from tests.store.test_repeats import repeat, trial
+from tests.store.workers import claimed, complete
+
+if TYPE_CHECKING:
+    from tests.store.conftest import DoorMaker, OptunaOpener
+
+RUNS = [
+    [(0.950, 10.0), (0.942, 11.0), (0.944, 10.5)],
+    [(0.945, 10.2)],
+    [(0.946, 10.4)],
+    [(0.941, 9.0)],
+    [(0.944, 12.0)],
+    [(0.943, 11.0)],
+    [(0.942, 10.0)],
+    [(0.947, 13.0), (0.945, 12.0)],
+]
+
+
+def study_of(runs_per_trial: int) -> StudyRecord:
+    definition = StudyDefinition.from_dict({"name": "s", "runs_per_trial": runs_per_trial})
+    return StudyRecord(1, "s", "u", definition, 0, len(RUNS), 0.0, repeats=3)
+
+
+@pytest.fixture
+def stored() -> list[TrialRecord]:
+    return [trial(number, list(runs)) for number, runs in enumerate(RUNS)]
+
+
+def test_runs_that_were_planned_for_all_keep_their_means(stored: list[TrialRecord]) -> None:
+    assert estimated(stored, study=study_of(3)) == stored
+    once = [trial(number, list(runs[:1])) for number, runs in enumerate(RUNS)]
+    assert estimated(once, study=study_of(1)) == once
+    # One run more than planned, and it was given by results.
+    assert estimated(stored, study=study_of(2))[0].measured == stored[0].values
+
+
+def test_fewer_than_five_complete_trials_keep_their_means(stored: list[TrialRecord]) -> None:
+    running = replace(stored[5], state=TrialState.RUNNING, values=None, runs=())
+    few = [*stored[:4], running]
+    assert estimated(few, study=study_of(1)) == few
+    assert estimated(stored[:5], study=study_of(1)) != stored[:5]
+
+
+def test_estimates_lie_closer_together_than_the_means() -> None:
+    # Of equal seconds, so that accuracy alone scatters.
+    stored = [trial(n, [(one, 10.0) for one, _ in runs]) for n, runs in enumerate(RUNS)]
+    found = estimated(stored, study=study_of(1))
+    accuracies: list[tuple[float, float]] = []
+    for before, after in zip(stored, found, strict=True):
+        assert before.values is not None
+        assert after.values is not None
+        assert after.means == before.values
+        accuracies.append((before.values.accuracy, after.values.accuracy))
+        assert after.accuracy_spread is not None
+        low, high = after.accuracy_spread.ends(after.values.accuracy, 1.0)
+        assert low < after.values.accuracy < high
+        assert after.accuracy_spread.margin == pytest.approx((high - low) / 2)
+    measured, values = zip(*accuracies, strict=True)
+    assert pstdev(values) < 0.8 * pstdev(measured)
+    # Again: nothing is drawn in twice.
+    assert estimated(found, study=study_of(1)) == found
+
+
+def test_failed_trials_and_values_that_are_no_numbers_stay_as_they_are(
+    stored: list[TrialRecord],
+) -> None:
+    odd = trial(8, [(float("nan"), 10.0)])
+    failed = replace(trial(9, [(0.9, 1.0)]), state=TrialState.FAILED, values=None)
+    found = estimated([*stored, odd, failed], study=study_of(1))
+    assert found[8] is odd
+    assert found[9] is failed
+    assert found[:8] == estimated(stored, study=study_of(1))
+
+
+def test_front_choice_page_and_files_go_by_the_same_values(stored: list[TrialRecord]) -> None:
+    study = study_of(1)
+    trials = estimated(stored, study=study)
+    rows = trial_rows(trials)
+    front = front_rows(trials)
+    assert front == [rows[row["trial"]] for row in front]
+    best = max(row["values"]["accuracy"] for row in rows)
+    assert select_row(front, Criteria())["values"]["accuracy"] == best
+    written_at = datetime(2026, 3, 1, tzinfo=UTC)
+    view = report_view(StoredStudy(study, trials, []), written_at=written_at, version="1")
+    assert view.estimated
+    assert payload(view)["rows"] == rows
+    assert [one.number for one in view.front] == [row["trial"] for row in front]
+    for line, row in zip(csv.DictReader(io.StringIO(csv_text(rows))), rows, strict=True):
+        assert line["values.accuracy"] == str(row["values"]["accuracy"])
+        assert line["measured.training_seconds"] == str(row["measured"]["training_seconds"])
+    assert json.loads(json.dumps(rows[1]))["spread"]["accuracy"]["deviation"] is None
+    assert rows[0]["measured"]["accuracy"] == pytest.approx((0.950 + 0.942 + 0.944) / 3)
+    spread, value = rows[0]["spread"]["accuracy"], rows[0]["values"]["accuracy"]
+    assert spread["low"] < value < spread["high"]
+    assert frozen_trial(study, trials[0]).values == [*rows[0]["measured"].values(), 10]
+
+
+def test_a_store_says_and_repeats_by_estimates(
+    location: Location,
+    definition: StudyDefinition,
+    make_door: DoorMaker,
+    store: Store,
+    open_optuna: OptunaOpener,
+) -> None:
+    study = enter_study(location, definition, seed=None, budget=6, repeats=2)
+    door: Door = make_door()
+    first = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
+    for accuracy, seconds in first:
+        complete(store, claimed(door), Values(accuracy, seconds, 10))
+    assert all(one.measured is None for one in store.trials(study))
+    number, run = repeat(door, store, (0.90, 5.05))
+    assert run == 1
+    trials = store.trials(study)
+    assert all(one.measured is not None for one in trials)
+    mean = trials[number].means
+    assert mean is not None
+    assert mean.accuracy == pytest.approx((first[number][0] + 0.90) / 2)
+    assert trials[number].values != mean
+    # The next claim is that of the first trial that is due by these values.
+    admitted = door.next()
+    assert admitted.claim is not None
+    assert admitted.claim.number == due_repeats(trials, 2)[0].number
+    (one,) = store.trials(study, number=number)
+    assert one.values == mean
+    theirs = open_optuna().get_all_trials(1)
+    assert [each.values[:2] for each in theirs] == [list(each) for each in first]
