@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fastrcaps_search.cli import texts
+from fastrcaps_search.cli import texts, work_flags
 from fastrcaps_search.cli.criteria_flags import criteria, whole
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
@@ -14,12 +14,9 @@ from fastrcaps_search.store.place import (
     DEFAULT_FILES,
     DEFAULT_STORAGE,
     FILES_VARIABLE,
-    LEASE_SECONDS,
-    PATIENCE_SECONDS,
     STORAGE_VARIABLE,
 )
 
-MOST_TRIALS = 1_000_000
 LARGEST_SEED = 2**31 - 1
 
 
@@ -73,11 +70,11 @@ def trials(parser: argparse.ArgumentParser) -> None:
     aside.add_argument(
         "--exclude",
         metavar="K",
-        type=whole(0, MOST_TRIALS),
+        type=whole(0, texts.MOST_TRIALS),
         help="set trial K aside first: off the front and out of choices, until it is included",
     )
     aside.add_argument(
-        "--include", metavar="K", type=whole(0, MOST_TRIALS), help="take trial K back first"
+        "--include", metavar="K", type=whole(0, texts.MOST_TRIALS), help="take trial K back first"
     )
     parser.add_argument("--why", metavar="TEXT", help="why it is excluded, in one line")
 
@@ -88,7 +85,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials",
         metavar="N",
-        type=whole(1, MOST_TRIALS),
+        type=whole(1, texts.MOST_TRIALS),
         help="the study's total of trials, those that are done already included (default: as "
         "before; a new search must be told)",
     )
@@ -124,49 +121,8 @@ def _work(parser: argparse.ArgumentParser) -> None:
         "folder of checkpoints and logs, to be shared by all machines that are to go on from "
         "each other's checkpoints",
     )
-    parser.add_argument(
-        *("--devices", "--device"),
-        metavar="D",
-        default="auto",
-        help="auto (all GPUs, or else the CPU), cpu, cuda, or GPUs as in cuda:0,cuda:2",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="W",
-        type=texts.workers,
-        help="worker processes, or auto (the default): those that this study began with here; at "
-        "first what is measured to be fastest on a CPU, and one on each GPU",
-    )
-    parser.add_argument(
-        "--workers-per-device",
-        metavar="W",
-        type=whole(1, texts.MOST_WORKERS),
-        help="worker processes on each GPU, or on the CPU",
-    )
-    parser.add_argument(
-        "--lease-seconds",
-        metavar="S",
-        type=texts.seconds(1, 86_400),
-        default=LEASE_SECONDS,
-        help="a worker of another machine that has been silent for so long has lost its trial "
-        f"(default: {LEASE_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--store-patience",
-        metavar="S",
-        type=texts.seconds(0, 31_536_000),
-        default=PATIENCE_SECONDS,
-        help="how long an outage of the database is waited for before the workers stop "
-        f"(default: {PATIENCE_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--max-failures",
-        metavar="K",
-        type=whole(1, MOST_TRIALS),
-        default=3,
-        help="trials that fail in a row before the workers stop, those that diverge not counted "
-        "(default: 3)",
-    )
+    work_flags.workers(parser)
+    work_flags.patience(parser)
 
 
 def rates(parser: argparse.ArgumentParser) -> None:
@@ -221,7 +177,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
         "trials",
         metavar="K",
         nargs=2,
-        type=whole(0, MOST_TRIALS),
+        type=whole(0, texts.MOST_TRIALS),
         help="numbers of two complete trials",
     )
     stored(parser)
@@ -239,14 +195,14 @@ def export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trial",
         metavar="K",
-        type=whole(0, MOST_TRIALS),
+        type=whole(0, texts.MOST_TRIALS),
         help="number of the trial (default: the one that `select` picks with the flags below)",
     )
     criteria(parser)
     parser.add_argument(
         "--run",
         metavar="J",
-        type=whole(0, MOST_TRIALS),
+        type=whole(0, texts.MOST_TRIALS),
         help="index of its run, from 0 (default: the one of highest accuracy)",
     )
     _storage(parser)

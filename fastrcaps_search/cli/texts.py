@@ -10,6 +10,7 @@ from enum import StrEnum
 from fastrcaps_search.cli.criteria_flags import whole
 from fastrcaps_search.report.formats import Format
 
+MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
 PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""

@@ -1,0 +1,60 @@
+"""The flags of everything that trains: devices, workers, and what is borne."""
+
+from __future__ import annotations
+
+import argparse
+
+from fastrcaps_search.cli import texts
+from fastrcaps_search.cli.criteria_flags import whole
+from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS
+
+
+def workers(parser: argparse.ArgumentParser) -> None:
+    """Flags that say what trains."""
+    parser.add_argument(
+        *("--devices", "--device"),
+        metavar="D",
+        default="auto",
+        help="auto (all GPUs, or else the CPU), cpu, cuda, or GPUs as in cuda:0,cuda:2",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="W",
+        type=texts.workers,
+        help="worker processes, or auto (the default): those that this study began with here; at "
+        "first what is measured to be fastest on a CPU, and one on each GPU",
+    )
+    parser.add_argument(
+        "--workers-per-device",
+        metavar="W",
+        type=whole(1, texts.MOST_WORKERS),
+        help="worker processes on each GPU, or on the CPU",
+    )
+
+
+def patience(parser: argparse.ArgumentParser) -> None:
+    """Flags that say what is borne, and for how long."""
+    parser.add_argument(
+        "--lease-seconds",
+        metavar="S",
+        type=texts.seconds(1, 86_400),
+        default=LEASE_SECONDS,
+        help="a worker of another machine that has been silent for so long has lost its trial "
+        f"(default: {LEASE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--store-patience",
+        metavar="S",
+        type=texts.seconds(0, 31_536_000),
+        default=PATIENCE_SECONDS,
+        help="how long an outage of the database is waited for before the workers stop "
+        f"(default: {PATIENCE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--max-failures",
+        metavar="K",
+        type=whole(1, texts.MOST_TRIALS),
+        default=3,
+        help="trials that fail in a row before the workers stop, those that diverge not counted "
+        "(default: 3)",
+    )
