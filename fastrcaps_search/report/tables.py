@@ -10,16 +10,12 @@ from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.store.spreads import MEASURED
 
 SPREADS = tuple(
-    (name, part)
-    for name in ("accuracy", "training_seconds")
-    for part in ("deviation", "margin", "low", "high")
+    (name, part) for name in MEASURED for part in ("deviation", "margin", "low", "high")
 )
 """What a row says of the spread of its runs."""
-
-MEASURED = ("accuracy", "training_seconds")
-"""Of what a row with estimates says the means of its runs."""
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:

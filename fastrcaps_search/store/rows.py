@@ -11,6 +11,7 @@ from typing import Any
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialRecord, TrialState
+from fastrcaps_search.store.spreads import MEASURED
 from fastrcaps_search.store.summary import front_numbers
 from fastrcaps_search.store.sureness import probabilities
 
@@ -78,11 +79,7 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
         "device": trial.device,
     }
     if trial.measured is not None:
-        measured = trial.measured
-        row["measured"] = {
-            "accuracy": measured.accuracy,
-            "training_seconds": measured.training_seconds,
-        }
+        row["measured"] = {name: getattr(trial.measured, name) for name in MEASURED}
     spreads = _spreads(trial)
     if spreads:
         row["spread"] = spreads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fastrcaps_search.report.drawings import axes
-from fastrcaps_search.report.drawings.base import FAINT, Drawing, drawing, short
+from fastrcaps_search.report.drawings.base import FAINT, Drawing, Trace, drawing, short
 from fastrcaps_search.report.marks import ACCENT, MUTED, TEXT, VEIL
 from fastrcaps_search.training.rate_curve import RateCurve
 
@@ -13,7 +13,7 @@ from fastrcaps_search.training.rate_curve import RateCurve
 def range_test(curve: RateCurve) -> Drawing:
     """Each step's loss faint, the smoothed one strong, the proposed range shaded."""
     rates = short(curve.rates)
-    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    shapes, annotations = _proposal(curve)
     return drawing(
         [
             {
@@ -47,34 +47,41 @@ def range_test(curve: RateCurve) -> Drawing:
         # Single steps may lie outside.
         yaxis=axes.plain("loss (log scale)", **axes.logarithmic(curve.smoothed)),
         margin={"l": 64, "r": 16, "t": 24, "b": 52},
-        shapes=[
-            {
-                "type": "rect",
-                "layer": "below",
-                **{"x0": curve.lr_min, "x1": curve.lr_max, "y0": 0, "y1": 1, "yref": "paper"},
-                "fillcolor": VEIL.light,
-                "line": {"width": 0},
-            },
-            *(
-                {
-                    "type": "line",
-                    "layer": "below",
-                    **{"x0": rate, "x1": rate, "y0": 0, "y1": 1, "yref": "paper"},
-                    "line": {"width": 1, "color": MUTED.light, "dash": "dot"},
-                }
-                for rate in lines.values()
-            ),
-        ],
-        annotations=[
-            {
-                "x": math.log10(rate),
-                "y": 1,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "text": name,
-                "showarrow": False,
-                "font": {"size": 11, "color": TEXT.light},
-            }
-            for name, rate in lines.items()
-        ],
+        shapes=shapes,
+        annotations=annotations,
     )
+
+
+def _proposal(curve: RateCurve) -> tuple[list[Trace], list[Trace]]:
+    """Shapes and annotations of the proposed range, and of the rate of the least loss."""
+    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    height = {"y0": 0, "y1": 1, "yref": "paper"}
+    proposed: Trace = {
+        "type": "rect",
+        "layer": "below",
+        **{"x0": curve.lr_min, "x1": curve.lr_max, **height},
+        "fillcolor": VEIL.light,
+        "line": {"width": 0},
+    }
+    marked: list[Trace] = [
+        {
+            "type": "line",
+            "layer": "below",
+            **{"x0": rate, "x1": rate, **height},
+            "line": {"width": 1, "color": MUTED.light, "dash": "dot"},
+        }
+        for rate in lines.values()
+    ]
+    named: list[Trace] = [
+        {
+            "x": math.log10(rate),
+            "y": 1,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "text": name,
+            "showarrow": False,
+            "font": {"size": 11, "color": TEXT.light},
+        }
+        for name, rate in lines.items()
+    ]
+    return [proposed, *marked], named
