@@ -95,6 +95,7 @@ def test_front_table_and_embedded_rows_are_the_front(full: Opened, records: Reco
         "runs": 1,
         "device": "Test CPU @ 2 GHz",
         "front_probability": None,
+        "feasible": True,
         "test_accuracy": 0.966,
     }
     first = full.page.locator("#front-table tbody tr").first

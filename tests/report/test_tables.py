@@ -127,7 +127,7 @@ def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> N
 def test_no_trial_is_a_header_alone() -> None:
     assert csv_text([]) == (
         "trial,state,values.accuracy,values.training_seconds,values.parameters,"
-        "runs,device,front_probability,test_accuracy,reason\n"
+        "runs,device,front_probability,test_accuracy,feasible,reason\n"
     )
     assert json.loads(json_text([])) == []
 
