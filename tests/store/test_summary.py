@@ -140,6 +140,7 @@ def test_rows_have_the_documented_keys_in_order() -> None:
         "runs": 1,
         "device": "Test CPU",
         "front_probability": None,
+        "feasible": True,
         "test_accuracy": 0.94,
     }
     assert list(row)[:6] == ["trial", "state", "params", "values", "runs", "device"]
