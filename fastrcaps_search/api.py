@@ -27,6 +27,7 @@ from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.summary import StudySummary, summarise
+from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,18 +73,9 @@ def run_study(
     Raises:
         FastrcapsError: As the command would report it.
     """
-    if trials is not None and (not isinstance(trials, int) or trials < 1):
-        raise UsageError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if repeat_front is not None and (
-        not isinstance(repeat_front, int) or not 2 <= repeat_front <= LARGEST_RUNS
-    ):
-        raise UsageError(
-            f"repeat_front must be a whole number from 2 to {LARGEST_RUNS}, got {repeat_front!r}"
-        )
-    if not isinstance(max_failures, int) or max_failures < 1:
-        raise UsageError(
-            f"max_failures must be a whole number of at least 1, got {max_failures!r}"
-        )
+    _require_whole("trials", trials, low=1)
+    _require_whole("repeat_front", repeat_front, low=2, high=LARGEST_RUNS)
+    _require_whole("max_failures", max_failures, low=1)
     location = chosen_location(storage, None if files is None else str(files))
     run = StudyRun.begin(
         RunRequest(
@@ -125,7 +117,7 @@ def find_rates(
         data_dir: Folder with image data.
         device: ``auto``, ``cpu``, ``cuda``, or a GPU as in ``cuda:1``.
         seed: Seed of weights, order and shifts.
-        steps: Steps to make; 300, or as many as fit into 90 seconds, when ``None``.
+        steps: Steps to make, at least 20; 300, or as many as fit into 90 seconds, when ``None``.
 
     Returns:
         ``lr_max``, ``lr_min`` and the ``curve`` of losses that they follow from.
@@ -133,6 +125,8 @@ def find_rates(
     Raises:
         FastrcapsError: As the command would report it.
     """
+    _require_whole("seed", seed, low=0)
+    _require_whole("steps", steps, low=FEWEST_STEPS)
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.training.rate_range import find_rates as found
 
@@ -321,3 +315,12 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.json_normalize(rows)
+
+
+def _require_whole(name: str, value: int | None, *, low: int, high: int | None = None) -> None:
+    """Refuse what is given and is no whole number in the range."""
+    given = isinstance(value, int) and not isinstance(value, bool)
+    if value is None or (given and low <= value and (high is None or value <= high)):
+        return
+    allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
+    raise UsageError(f"{name} must be a whole number {allowed}, got {value!r}")

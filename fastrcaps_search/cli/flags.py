@@ -16,6 +16,7 @@ from fastrcaps_search.store.place import (
     FILES_VARIABLE,
     STORAGE_VARIABLE,
 )
+from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 LARGEST_SEED = 2**31 - 1
 
@@ -145,7 +146,7 @@ def rates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
         metavar="N",
-        type=whole(20, 100_000),
+        type=whole(FEWEST_STEPS, 100_000),
         help="steps from the lowest to the highest rate (default: 300, or as many as fit into 90 "
         "seconds)",
     )

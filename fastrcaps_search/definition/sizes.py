@@ -25,7 +25,7 @@ DECODER_INPUTS = {Decoder.FULL: 10 * 16, Decoder.REDUCED: 16}
 """Numbers that a decoder reads; without a decoder there is no such entry."""
 
 
-def learned_parameters(
+def parameter_count(
     network: Network, *, decoder: Decoder | None, weight_sharing: bool | None
 ) -> int:
     """Number of parameters that training changes, as ``capsnet.network`` counts them.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import product
 
 from sqlalchemy import Connection, func, select
 
-from fastrcaps_search.definition.sizes import learned_parameters
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.sizes import parameter_count
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.store.schema import runs, studies
@@ -19,14 +22,18 @@ def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
         epoch_seconds=epoch_seconds,
         epochs=definition.offered_epochs[-1],
         parameters=(
-            learned_parameters(
-                definition.network,
-                decoder=parameters.decoder,
-                weight_sharing=parameters.weight_sharing,
-            )
-            for parameters in definition.assignments()
+            parameter_count(definition.network, decoder=decoder, weight_sharing=weight_sharing)
+            for decoder, weight_sharing in _networks(definition)
         ),
     )
+
+
+def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, bool | None]]:
+    """Decoder and weight sharing of each network that the study allows."""
+    space = definition.space
+    if space is None:
+        return {(each.decoder, each.weight_sharing) for each in definition.configurations}
+    return product(space.decoder or (None,), space.weight_sharing or (None,))
 
 
 def fix_box(connection: Connection, study_id: int, number: int, *, seconds: float) -> None:

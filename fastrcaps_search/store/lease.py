@@ -230,8 +230,7 @@ class ClaimedTrial:
         self.store.do(finish)
 
     def _spreads(self, connection: Connection) -> dict[str, float | None]:
-        found = read_results(connection, self._key(schema.runs)).values()
-        return spread_values(next(iter(found), ()))
+        return spread_values(read_results(connection, self._key(schema.runs)))
 
     def store_test_accuracy(self, run: int, accuracy: float) -> None:
         """Store what a run's best weights reach on the test set; only the first reading counts."""

@@ -91,7 +91,7 @@ class ClaimedRepeat(ClaimedTrial):
         def finish(connection: Connection) -> None:
             table = schema.runs
             self._store_result(connection, run, result)
-            (results,) = read_results(connection, self._key(table)).values()
+            results = read_results(connection, self._key(table))
             self._update_trial(connection, **mean_values(results))
 
         self._fenced(finish, deaths=0, device_faults=0)

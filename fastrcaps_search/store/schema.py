@@ -186,10 +186,6 @@ crews = Table(
 
 def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
     """Insert a row unless its key is taken."""
-    connection.execute(insert_into(connection, table).values(**values).on_conflict_do_nothing())
-
-
-def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that can say what to do on a conflict."""
     on_server = connection.dialect.name == "postgresql"
-    return postgresql.insert(table) if on_server else sqlite.insert(table)
+    insert = postgresql.insert(table) if on_server else sqlite.insert(table)
+    connection.execute(insert.values(**values).on_conflict_do_nothing())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -19,18 +18,13 @@ VALUE_COLUMNS = (
     "parameters",
 )
 """Columns of a trial's values and their spreads."""
-Key = tuple[int, int]
 
 
-def read_results(connection: Connection, *those: ColumnElement[bool]) -> dict[Key, list[Row[Any]]]:
-    """Runs with a result, by study and number of their trial, in the order of their index."""
-    columns = (runs.c[name] for name in ("study_id", "number", "run", *MEASURED, "parameters"))
-    query = select(*columns).where(runs.c.accuracy.is_not(None), *those)
-    rows = connection.execute(query.order_by(runs.c.study_id, runs.c.number, runs.c.run))
-    found: dict[Key, list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        found[row.study_id, row.number].append(row)
-    return found
+def read_results(connection: Connection, trial: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Runs of a trial with a result, in the order of their index."""
+    columns = (runs.c[name] for name in (*MEASURED, "parameters"))
+    query = select(*columns).where(runs.c.accuracy.is_not(None), trial)
+    return connection.execute(query.order_by(runs.c.run)).all()
 
 
 def spread_values(results: Sequence[Row[Any]]) -> dict[str, float | None]:

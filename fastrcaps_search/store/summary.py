@@ -94,7 +94,7 @@ def summarise(
         stopped=counts[TrialState.STOPPED],
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
-        hypervolume=None if study.box is None else study.box.share(_front_values(trials)),
+        hypervolume=None if study.box is None else study.box.share(_feasible(trials)),
         box=study.box,
         eta_seconds=_eta_seconds(study.definition, target, trials, len(leases)),
         devices=tuple(sorted({setting.device_name for setting in settings})),
@@ -127,11 +127,9 @@ def _points(values: Sequence[Values]) -> NDArray[np.float64]:
     return minimisation_view([value.as_tuple() for value in values], maximise=MAXIMISE)
 
 
-def _front_values(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
-    """Values of the trials on the front."""
-    by_number = {trial.number: trial.values for trial in trials}
-    found = (by_number[number] for number in front_numbers(trials))
-    return [values.as_tuple() for values in found if values is not None]
+def _feasible(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
+    """Values of the feasible trials."""
+    return [values.as_tuple() for _, values in _valued(trials)]
 
 
 def _eta_seconds(

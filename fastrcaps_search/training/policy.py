@@ -68,7 +68,11 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
     return TrainingPlan(
         network=definition.network,
         decoder=parameters.decoder,
-        reconstruction_weight=_reconstruction_weight(definition, parameters),
+        reconstruction_weight=(
+            definition.setting(parameters, "reconstruction_weight")
+            if parameters.reconstructs
+            else None
+        ),
         weight_sharing=parameters.weight_sharing,
         routing_gradient=definition.routing_gradient,
         batch_sizes=tuple(min(size, largest) for size in sizes),
@@ -77,15 +81,6 @@ def training_plan(definition: StudyDefinition, parameters: TrialParameters) -> T
         shifts=definition.shifts,
         precision=definition.precision,
     )
-
-
-def _reconstruction_weight(
-    definition: StudyDefinition, parameters: TrialParameters
-) -> float | None:
-    if not parameters.reconstructs:
-        return None
-    own = parameters.reconstruction_weight
-    return definition.reconstruction_weight if own is None else own
 
 
 def _batch_sizes(definition: StudyDefinition, parameters: TrialParameters) -> list[int]:

@@ -15,6 +15,7 @@ from fastrcaps_search.definition.choices import Decoder, Network
 from fastrcaps_search.errors import FastrcapsError
 
 LOWEST_RATE, HIGHEST_RATE = 1e-6, 1.0
+FEWEST_STEPS = 20
 EXPLODED = 4.0
 """A loss of so many times the least one has exploded, as in fastai's ``lr_find``."""
 WINDOW_DECADES = 0.15

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import os
 import sys
 from collections import defaultdict
@@ -28,7 +29,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -36,13 +36,12 @@ from fastrcaps_search.search.configurations import configurations
 from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
-from fastrcaps_search.training.splits import Splits, mixed_seed
+from fastrcaps_search.training.run import first_network
+from fastrcaps_search.training.splits import Splits
 from fastrcaps_search.training.stage import stage
 from fastrcaps_search.training.trainer import Trainer, make_trainer
 
 SEED = 0
-GUESSING = 0.15
-"""Accuracy up to which a network of ten about equally frequent classes is taken to guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,7 @@ class Family:
     """Trainings of one network, by epochs that they share."""
 
     def __init__(self, plan: TrainingPlan, splits: Splits) -> None:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(mixed_seed(SEED, 0))
-            network = build_network(
-                plan.network, decoder=plan.decoder, weight_sharing=plan.weight_sharing
-            )
+        network = first_network(plan, seed=SEED)
         kernel = choose_kernel(
             torch.device("cpu"), capsules=plan.network.has_capsules, precision=plan.precision
         )
@@ -113,7 +108,7 @@ class Family:
             loss = self._trainer.take_sums()[0]
             self._trainer.publish()
             reached = self._evaluation.accuracy(self._splits.evaluation)
-            reached = reached if loss - loss == 0 else float("nan")
+            reached = reached if math.isfinite(loss) else math.nan
             yield from self.train(self._state((*state.accuracies, reached)), group)
 
     def _state(self, accuracies: tuple[float, ...]) -> State:
@@ -127,8 +122,8 @@ def train(definition: StudyDefinition, rows: Path, *, part: tuple[int, int], thr
     families: dict[Any, dict[str, TrainingPlan]] = defaultdict(dict)
     for parameters in ends(definition):
         key = json.dumps(parameters.to_dict())
-        capsules = parameters.decoder, parameters.weight_sharing
-        families[capsules][key] = training_plan(definition, parameters)
+        plan = training_plan(definition, parameters)
+        families[plan.decoder, plan.weight_sharing, plan.reconstruction_weight][key] = plan
     folder = os.environ.get("FASTRCAPS_DATA")
     splits = stage(
         definition, device="cpu", threads=threads, folder=Path(folder) if folder else None
@@ -155,22 +150,26 @@ def read(rows: Path, study: str) -> list[dict[str, Any]]:
     return [row for row in map(json.loads, lines) if row["study"] == study]
 
 
-def table(found: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Best accuracy by policy, P, and network in percent; and whether all of them learn."""
-    cells: dict[str, dict[str, float]] = defaultdict(dict)
+def table(definition: StudyDefinition, found: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
+    """Best accuracy by schedules and network in percent; and whether all of them learn."""
+    cells: dict[str, dict[str, str]] = defaultdict(dict)
+    learns = True
     for row in found:
         params = TrialParameters.from_dict(row["params"])
         exponent = params.adabatch_exponent
-        policy = params.policy + ("" if exponent is None else f", P = {exponent}")
+        schedules = params.described + ("" if exponent is None else f", P = {exponent}")
         sharing = {None: "", False: ", own", True: ", shared"}[params.weight_sharing]
-        cells[policy][f"{params.decoder or 'network'}{sharing}"] = max(row["accuracies"])
+        accuracies = row["accuracies"]
+        diverged = any(math.isnan(accuracy) for accuracy in accuracies)
+        best = max(accuracies)
+        learns &= not diverged and best >= definition.least_feasible_accuracy
+        cell = "diverged" if diverged else f"{100 * best:.2f}"
+        cells[schedules][f"{params.decoder or 'network'}{sharing}"] = cell
     columns = sorted({column for of in cells.values() for column in of})
-    lines = [f"{'':<32}" + "".join(f"{column:>18}" for column in columns)]
-    for policy, of in cells.items():
-        reached = (f"{100 * of[c]:.2f}" if c in of else "" for c in columns)
-        lines.append(f"{policy:<32}" + "".join(f"{text:>18}" for text in reached))
-    values = [value for of in cells.values() for value in of.values()]
-    return "\n".join(lines), all(value > GUESSING for value in values)
+    lines = [f"{'':<36}" + "".join(f"{column:>18}" for column in columns)]
+    for schedules, of in cells.items():
+        lines.append(f"{schedules:<36}" + "".join(f"{of.get(c, ''):>18}" for c in columns))
+    return "\n".join(lines), learns
 
 
 def main() -> int:
@@ -184,7 +183,7 @@ def main() -> int:
     arguments = parser.parse_args()
     definition = load_study(arguments.study)
     if arguments.table:
-        text, learns = table(read(arguments.rows, definition.name))
+        text, learns = table(definition, read(arguments.rows, definition.name))
         print(text)
         return 0 if learns else 1
     index, of = map(int, arguments.part.split("/"))

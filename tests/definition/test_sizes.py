@@ -9,7 +9,7 @@ import pytest
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.capsnet.network import learned_parameters as counted
 from fastrcaps_search.definition.choices import Decoder, Network
-from fastrcaps_search.definition.sizes import learned_parameters
+from fastrcaps_search.definition.sizes import parameter_count
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_computed_sizes_are_those_of_the_networks(
 ) -> None:
     built = build_network(network, decoder=decoder, weight_sharing=sharing)
     expected = counted(built)
-    assert learned_parameters(network, decoder=decoder, weight_sharing=sharing) == expected
+    assert parameter_count(network, decoder=decoder, weight_sharing=sharing) == expected

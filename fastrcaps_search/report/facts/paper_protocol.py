@@ -96,9 +96,8 @@ def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str 
     )
     if policy is None or not has_curve or definition.epochs_of(parameters) != PAPER_EPOCHS:
         return None
-    weight = parameters.reconstruction_weight
-    own = definition.reconstruction_weight if weight is None else weight
-    if parameters.decoder is Decoder.NONE or own != RECONSTRUCTION_WEIGHT:
+    weight = definition.setting(parameters, "reconstruction_weight")
+    if parameters.decoder is Decoder.NONE or weight != RECONSTRUCTION_WEIGHT:
         return None
     small = (parameters.decoder is Decoder.REDUCED, bool(parameters.weight_sharing))
     if small == (True, True):
