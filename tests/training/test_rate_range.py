@@ -69,7 +69,7 @@ def test_the_proposal_is_sensible(test: RateTest) -> None:
 def test_much_higher_rates_train_worse(test: RateTest, splits: Splits) -> None:
     parameters = next(iter(MINI.assignments()))
     losses = []
-    for factor in (1, 10, 100):
+    for factor in (1, 30, 100):
         study = replace(MINI, epochs=1, lr_min=1e-7, lr_max=factor * test.lr_max)
         run = Run(training_plan(study, parameters), seed=0, splits=splits)
         try:
@@ -77,6 +77,7 @@ def test_much_higher_rates_train_worse(test: RateTest, splits: Splits) -> None:
             losses.append(run.epochs[-1].loss)
         except DivergedError:
             losses.append(float("inf"))
+    # A safety of ten: four times the proposal still trains better, thirty times hardly at all.
     assert losses[0] < 0.35
     assert losses[0] < losses[1] < losses[2]
 
