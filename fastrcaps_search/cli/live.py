@@ -90,8 +90,9 @@ class _Plain:
 
 
 def _values(study: StudyRun, number: int) -> str:
+    """What the trial's runs gave; its values may be estimates that rest on other trials too."""
     outcome = study.glance()
-    values = None if outcome is None else outcome.trials[number].values
+    values = None if outcome is None else outcome.trials[number].means
     if values is None:
         return "its values are stored"
     return (

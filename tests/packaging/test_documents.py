@@ -12,7 +12,7 @@ ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = (*ROOT_DOCUMENTS, "reports/README.md", "docs/differences.md")
 COMMANDS = {
     *("run", "worker", "status", "trials", "front"),
-    *("select", "export", "evaluate"),
+    *("select", "compare", "export", "evaluate"),
     *("report", "rates", "studies", "doctor"),
 }
 # The paths in backquotes that name something of the checkout; the rest are made by a run.

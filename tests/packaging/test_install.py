@@ -19,7 +19,7 @@ SHIPPED = {
 }
 COMMANDS = (
     *("run", "worker", "status", "trials", "front"),
-    *("select", "export", "evaluate"),
+    *("select", "compare", "export", "evaluate"),
     *("report", "rates", "studies", "doctor"),
 )
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
-from fastrcaps_search.report.drawings.figures import figures
+from fastrcaps_search.report.drawings.figures import figures, overlays
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.payload import payload
 from fastrcaps_search.store.records import SetAside, TrialRecord
+from tests.report.addresses import expect_fragment
 from tests.report.views import view_of
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def test_the_view_is_as_without_them_but_for_the_lists(records: Records) -> None
     assert [t.number for t in view.front] == [t.number for t in plain.front]
     assert [t.number for t in view.complete] == list(range(13))
     assert [t.number for t in view.feasible] == list(range(11))
+    assert view.tiles[0].note == "13 complete, 2 of them infeasible"
     assert view.tiles[1:] == plain.tiles[1:]
     assert (view.importance, view.effects) == (plain.importance, plain.effects)
     assert view.certainty is not None
@@ -74,6 +77,19 @@ def test_figures_have_the_axes_of_the_others_and_small_faint_points(records: Rec
     )
 
 
+def test_the_papers_wider_axes_move_them_to_their_own_ends(records: Records) -> None:
+    view = view_of(records.study(budget=13), trials_of(records))
+    for overlay in overlays(view)["seconds"].values():
+        assert {trace["meta"] for trace in overlay["infeasible"]} == {"infeasible"}
+    laid = overlays(view)["seconds"]["projection-time-accuracy"]
+    (trace,) = laid["infeasible"]
+    assert trace["customdata"] == [GUESS, ASIDE]
+    assert trace["y"][0] == pytest.approx(laid["yaxis"]["range"][0])
+    # Faster than all that is shown.
+    left = 10 ** laid["xaxis"]["range"][0]
+    assert list(trace["x"]) == pytest.approx([left, left])
+
+
 def test_a_study_of_nothing_feasible_has_a_page_that_says_so(
     records: Records, write: Callable[..., Path]
 ) -> None:
@@ -96,6 +112,11 @@ def test_the_page_shows_them_with_their_reason(
     expect(row.locator("td.state small")).to_have_text("not better than guessing")
     page.get_by_label("Show").select_option("infeasible")
     assert opened.trials("trials-table") == [GUESS, ASIDE]
+    expect_fragment(page, "#only=infeasible")
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(page.get_by_label("Show")).to_have_value("infeasible")
+    assert opened.trials("trials-table") == [GUESS, ASIDE]
     page.locator(f"#trials-table tr[data-trial='{ASIDE}'] button").click()
     labels = page.locator("#card-facts dt").all_inner_texts()
     facts = dict(zip(labels, page.locator("#card-facts dd").all_inner_texts(), strict=True))
@@ -114,3 +135,25 @@ def test_the_page_shows_them_with_their_reason(
     )
     assert hovered[0].endswith("infeasible: set aside by ann: leaked &lt;b&gt;labels&lt;/b&gt;")
     assert opened.complaints() == []
+
+
+def test_they_stand_and_are_marked_at_the_edge_of_the_papers_axes_too(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    path = write(records.study(budget=13), trials_of(records))
+    page = open_page(path, fragment=f"#paper=1&trial={GUESS}").page
+    place = page.locator("#projection-time-accuracy")
+    expect(place.locator(f".ring[data-trial='{GUESS}'] circle")).to_have_count(1)
+    corner, shown = place.evaluate(
+        """(place, number) => {
+            const { xaxis, yaxis } = place._fullLayout;
+            const corner = [xaxis._offset, yaxis._offset + yaxis._length];
+            const ring = place.querySelector(".ring circle");
+            const at = ["cx", "cy"].map((key) => Number(ring.getAttribute(key)));
+            const owners = place.data.flatMap(({ customdata }) => customdata ?? []);
+            return [corner, [...at, owners.filter((owner) => owner === number).length]];
+        }""",
+        GUESS,
+    )
+    # Quickest and least accurate of all.
+    assert shown == [pytest.approx(corner[0], abs=0.5), pytest.approx(corner[1], abs=0.5), 1]

@@ -21,6 +21,7 @@ from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.marks import contrast
 from fastrcaps_search.report.page import TEMPLATES, page, page_scripts, script_json
 from fastrcaps_search.report.write import write_report
+from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.rows import front_rows, trial_rows
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
 
@@ -240,6 +241,15 @@ def test_sections_come_with_what_they_say(
         assert words in markup
     for words in hidden:
         assert words not in markup
+
+
+def test_a_page_of_estimates_says_what_are_means_and_what_are_not(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    words = "mean over the trial's runs", "estimates from all runs", "means over all runs"
+    text = page(view_of(stored.study, stored.trials))
+    assert [each in text for each in words] == [False, False, True]
+    text = page(view_of(stored.study, estimated(stored.trials, study=stored.study)))
+    assert [each in text for each in words] == [True, True, False]
 
 
 def css_colours() -> list[dict[str, str]]:

@@ -16,9 +16,10 @@ from playwright.sync_api import Page, expect
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.report.facts.view import StoredStudy
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.records import Failure, Values
 from fastrcaps_search.training.policy import training_plan
 from tests.report.addresses import expect_fragment
+from tests.report.views import with_runs
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -316,6 +317,24 @@ def test_several_runs_show_their_spread(
     assert opened.page.locator(f"{BY_TIME} .xerror").count() == 1
     assert "bar: lowest to highest run" in opened.page.locator(".legend").inner_text()
     assert opened.complaints() == []
+
+
+def test_bars_are_those_of_the_runs_where_an_estimate_lies_beyond_them(
+    records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
+) -> None:
+    one = with_runs(records.trials()[5], [(0.96, 90.0), (0.98, 98.0)])
+    beyond = replace(one, values=Values(0.95, 100.0, 1_915_440.0), measured=one.values)
+    page = open_page(write(records.study(), [beyond])).page
+    ends = page.locator(BY_TIME).evaluate(
+        """(place) => {
+            const { xaxis, yaxis } = place._fullLayout;
+            const [x, y] = ["xerror", "yerror"].map((name) =>
+                place.querySelector(`.${name}`).getBBox());
+            return [xaxis.p2d(x.x), xaxis.p2d(x.x + x.width),
+                yaxis.p2d(y.y + y.height), yaxis.p2d(y.y)];
+        }"""
+    )
+    assert ends == pytest.approx([90.0, 98.0, 0.96, 0.98], rel=1e-3)
 
 
 def test_a_network_that_was_removed_is_not_offered(

@@ -57,5 +57,7 @@ def _others(view: ReportView) -> dict[str, Drawing]:
 
 def overlays(view: ReportView) -> dict[str, dict[str, Any]]:
     """The paper's points by measure of time and figure, where the paper gives them."""
-    found = {axis.value: overlay(view.paper, front) for axis, front in view.fronts.items()}
+    trials = {trial.number: trial for trial in view.trials}
+    fronts = view.fronts.items()
+    found = {axis.value: overlay(view.paper, trials, front) for axis, front in fronts}
     return {axis: figures for axis, figures in found.items() if figures}

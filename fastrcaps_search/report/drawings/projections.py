@@ -90,7 +90,10 @@ def _infeasible(
 
 
 def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:
-    """Bars from the lowest to the highest run, where trials have several."""
+    """Bars from the lowest to the highest run, where trials have several.
+
+    An estimate may lie beyond all runs: one length is then negative, and the bar ends before it.
+    """
     named = {ACCURACY: "accuracy"}
     if front.axis is TimeAxis.SECONDS:
         named[TIME] = "training_seconds"
@@ -106,8 +109,8 @@ def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:
             found[key] = {
                 "type": "data",
                 "symmetric": False,
-                "array": [max(up, 0.0) for up, _ in pairs],
-                "arrayminus": [max(down, 0.0) for _, down in pairs],
+                "array": [up for up, _ in pairs],
+                "arrayminus": [down for _, down in pairs],
                 "color": group[0].mark.tone.light,
                 "thickness": 1,
                 "width": 3,
@@ -115,8 +118,15 @@ def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:
     return found
 
 
-def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, Any]]:
-    """The paper's points for one measure of time: a trace, and wider axes and line, by figure.
+def overlay(
+    points: Sequence[PaperPoint], trials: Mapping[int, TrialView], front: Front
+) -> dict[str, dict[str, Any]]:
+    """The paper's points for one measure of time: a trace, wider axes and what they move.
+
+    Args:
+        points: The paper's.
+        trials: All trials by number.
+        front: The front in that measure.
 
     Returns:
         By name of the figure; without those for which the paper gives no figures.
@@ -147,8 +157,13 @@ def overlay(points: Sequence[PaperPoint], front: Front) -> dict[str, dict[str, A
             "meta": "paper",
         }
         x, y = (axis_of(column, front.axis, columns[column]) for column in (pair.x, pair.y))
-        line = attainment(front, place, x, y)
-        found[pair.name] = {"attained": line, "trace": trace, "xaxis": x, "yaxis": y}
+        found[pair.name] = {
+            "attained": attainment(front, place, x, y),
+            "infeasible": _infeasible(trials, front, pair, x, y),
+            "trace": trace,
+            "xaxis": x,
+            "yaxis": y,
+        }
     return found
 
 

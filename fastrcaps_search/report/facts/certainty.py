@@ -21,14 +21,16 @@ class CertaintyRow:
 
     Attributes:
         trial: The trial.
-        accuracy: Its accuracy.
-        interval: 95 % interval from the number of images.
+        accuracy: Its accuracy, which may be an estimate.
+        measured: Mean over its runs, read off the images.
+        interval: 95 % interval of that from the number of images.
         mean_interval: 95 % interval of the mean over its runs, or of the estimate, if any.
         runs: Accuracy of each run.
     """
 
     trial: TrialView
     accuracy: float
+    measured: float
     interval: tuple[float, float]
     mean_interval: tuple[float, float] | None
     runs: tuple[float, ...]
@@ -95,10 +97,12 @@ def _near(trials: Iterable[TrialView]) -> tuple[TrialView, ...]:
 def _row(trial: TrialView, values: Values, images: int) -> CertaintyRow:
     spread = trial.record.accuracy_spread
     accuracy = values.accuracy
+    measured = (trial.record.means or values).accuracy
     return CertaintyRow(
         trial=trial,
         accuracy=accuracy,
-        interval=wilson(accuracy, images),
+        measured=measured,
+        interval=wilson(measured, images),
         mean_interval=None if spread is None else spread.ends(accuracy, 1.0),
         runs=_finite(run.accuracy for run in trial.record.runs),
     )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
 from fastrcaps_search.store.summary import StudySummary
+
+OTHER_KEYS = (
+    *("min_accuracy", "decay_rate", "decay_steps", "cycle_epochs", "cycle_growth"),
+    *("polynomial_power", "routing_gradient", "reconstruction_weight"),
+)
+"""Keys of a study file that are told only where they differ from their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ def protocol(
         "Repeats": _repeats(study.repeats, repeats_left),
         "Learning rates": _learning_rates(definition),
         "Batch sizes": _batch_sizes(definition),
+        **_others(definition),
         "Seeds": f"from {study.seed}",
         "Devices": text.listed(summary.devices),
         "Workers per device": text.listed(summary.sharing),
@@ -93,8 +100,9 @@ def _plural(number: int) -> str:
 
 
 def _progress(summary: StudySummary) -> str:
+    infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     counts = {
-        "complete": summary.complete,
+        f"complete{infeasible}": summary.complete,
         "stopped early": summary.stopped,
         "failed": summary.failed,
         "running": summary.running,
@@ -137,6 +145,18 @@ def _batch_sizes(definition: StudyDefinition) -> str:
     boundaries = definition.boundaries_within(definition.offered_epochs[-1])
     grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
     return f"{definition.batch_size} where constant; AdaBatch {grows}"
+
+
+def _others(definition: StudyDefinition) -> dict[str, str]:
+    """The other keys, but for those that the space varies: there each trial has its own value."""
+    defaults = {field.name: field.default for field in fields(definition)}
+    fixed = [key for key in OTHER_KEYS if not getattr(definition.space, key, None)]
+    values = {key: getattr(definition, key) for key in fixed}
+    return {
+        key.replace("_", " ").capitalize(): str(value)
+        for key, value in values.items()
+        if value != defaults[key]
+    }
 
 
 def _versions(summary: StudySummary, version: str) -> str:

@@ -95,12 +95,18 @@ class Trained:
 def trained_configurations(
     definition: StudyDefinition, trials: Iterable[TrialRecord], names: Iterable[str]
 ) -> dict[str, Trained]:
-    """Our complete trial of each of these configurations, the first where there are several."""
+    """Our complete trial of each of these configurations, the first where there are several.
+
+    What was set aside by hand is left out. A trial that guesses stays, though it is on no front:
+    it says what the paper's configuration gave here.
+    """
     known = set(names)
     first: dict[str, tuple[TrialRecord, dict[int, Curve]]] = {}
     for record in sorted(trials, key=lambda trial: trial.number):
         name = paper_name(definition, record.parameters)
-        if name not in known or name in first or finite_values(record) is None:
+        if name not in known or name in first or record.set_aside is not None:
+            continue
+        if finite_values(record) is None:
             continue
         curves = {run.seed: _curve(record, run) for run in record.runs}
         whole = {seed: curve for seed, curve in curves.items() if curve is not None}

@@ -50,8 +50,8 @@ NOTHING: Mapping[TimeAxis, float] = MappingProxyType({})
 def positions(trial: TrialRecord) -> Mapping[TimeAxis, float]:
     """Training time of a complete trial in every measure that its epochs give.
 
-    Means over its runs with a result, as the trial's values are: a repeat that is under way or
-    has failed counts for nothing. Seconds are the stored value. The paper's
+    Seconds are the trial's value, which may be an estimate. The others are means over its runs
+    with a result: a repeat that is under way or has failed counts for nothing. The paper's
     measure is the epoch of the highest accuracy times the run's mean seconds per epoch, over all
     its epochs (FasTrCaps, section IV), which for a growing batch is not the sum up to that epoch.
     """

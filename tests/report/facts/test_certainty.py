@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
 
+from fastrcaps_search.report.drawings.certainty import certainties
 from fastrcaps_search.report.facts.certainty import certainty, ranges, wilson
 from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.facts.view import report_view
+from fastrcaps_search.store.estimates import estimated
 from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:
@@ -113,6 +115,29 @@ def test_the_mean_over_runs_has_an_interval_of_its_own(records: Records) -> None
     counts = {number: len(row.runs) for number, row in rows.items()}
     assert counts == {5: 5, 2: 2, 9: 2, 8: 1, 7: 1}
     assert (found.fewest_runs, found.largest_runs, found.repeated) == (1, 5, 3)
+
+
+def test_the_images_say_how_sure_the_runs_are_and_nothing_of_an_estimate(
+    records: Records,
+) -> None:
+    stored = stored_of("repeated", records)
+    view = view_of(stored.study, estimated(stored.trials, study=stored.study))
+    assert view.certainty is not None
+    by_number = {row.trial.number: row for row in view.certainty.rows}
+    # The mean of five runs is 485 of 500 images.
+    row = by_number[5]
+    assert row.measured == pytest.approx(0.970)
+    assert row.accuracy != pytest.approx(0.970, abs=1e-5)
+    assert row.interval == pytest.approx(by_scipy(485, 500))
+    bars, thin = certainties(view.certainty)["data"][:2]
+    place = bars["customdata"].index(5)
+    assert bars["x"][place] == row.measured
+    assert bars["x"][place] + bars["error_x"]["array"][place] == pytest.approx(row.interval[1])
+    assert thin["x"][place] == row.accuracy
+    assert row.mean_interval is not None
+    assert thin["x"][place] - thin["error_x"]["arrayminus"][place] == pytest.approx(
+        row.mean_interval[0]
+    )
 
 
 def test_an_interval_of_a_mean_stays_a_fraction(records: Records) -> None:

@@ -24,7 +24,13 @@ from fastrcaps_search.report.facts.paper_protocol import (
 )
 from fastrcaps_search.report.facts.paper_table import Comparison, Quantity, comparison
 from fastrcaps_search.report.facts.projections import PAIRS
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import (
+    Failure,
+    SetAside,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+)
 from tests.report.views import view_of
 
 if TYPE_CHECKING:
@@ -163,6 +169,19 @@ def test_rows_are_the_papers_in_its_order(fixed: TrialRecord) -> None:
     assert {quantity.mean_curve for quantity in missing.values()} == {None}
     assert missing[Measure.ACCURACY].paper == pytest.approx(0.9918)
     assert missing[Measure.EPOCHS_TO_BASELINE].paper == 5
+
+
+def test_what_was_set_aside_by_hand_is_left_out(
+    trial: Callable[..., TrialRecord], fixed: TrialRecord, one_cycle: TrialRecord
+) -> None:
+    aside = SetAside("ann", "desk", "another bug", 0.0)
+    table = table_of(replace(fixed, set_aside=aside), one_cycle)
+    assert [row.trial for row in table.rows] == [None, None, one_cycle.number, None, None]
+    assert quantities(table, "one_cycle")[Measure.EPOCHS_TO_BASELINE].ours is None
+    # The next trial of the configuration takes its place; one that guesses is shown.
+    guess = replace(trial(FIXED, {9: 0.98}), infeasible="not better than guessing")
+    table = table_of(replace(fixed, set_aside=aside), guess)
+    assert table.rows[0].trial == guess.number
 
 
 def test_the_baseline_is_not_compared_with_itself(fixed: TrialRecord) -> None:

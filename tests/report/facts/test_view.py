@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -74,6 +74,34 @@ def test_facts_state_the_protocol(records: Records) -> None:
     # twenty times the speed; 2,117,232 x (2,117,232 / 1,685,104)^0.1 to 1,685,104 parameters.
     assert "(10.00\u00a0%, 1,880\u00a0s, 2,166,121 parameters)" in facts["Hypervolume"]
     assert "(100.00\u00a0%, 0.94\u00a0s, 1,685,104 parameters)" in facts["Hypervolume"]
+
+
+def test_keys_that_differ_from_their_defaults_are_told(records: Records) -> None:
+    usual = {fact.label for fact in view_of(records.study(), []).facts}
+    keys: dict[str, Any] = {
+        "min_accuracy": 0.955,
+        "decay_rate": 0.5,
+        "decay_steps": 400,
+        "cycle_epochs": 2,
+        "cycle_growth": 3,
+        "polynomial_power": 1.5,
+        "routing_gradient": "last",
+        "reconstruction_weight": 0.0,
+    }
+    facts = {fact.label: fact.value for fact in view_of(records.study(**keys), []).facts}
+    assert {label: value for label, value in facts.items() if label not in usual} == {
+        "Min accuracy": "0.955",
+        "Decay rate": "0.5",
+        "Decay steps": "400",
+        "Cycle epochs": "2",
+        "Cycle growth": "3",
+        "Polynomial power": "1.5",
+        "Routing gradient": "last",
+        "Reconstruction weight": "0.0",
+    }
+    # Each trial has its own where the space varies it.
+    varied = records.study(cycle_epochs=2, space={"cycle_epochs": [1, 3]})
+    assert usual == {fact.label for fact in view_of(varied, []).facts}
 
 
 def test_a_test_set_protocol_says_so(records: Records) -> None:

@@ -11,7 +11,7 @@ report.state = (() => {
     by: /^(epochs|seconds)$/,
     sort: /^-?[a-z_]+$/,
     trial: /^\d+$/,
-    only: /^(|front|complete|stopped|failed|running)$/,
+    only: /^(|front|complete|stopped|failed|running|infeasible)$/,
   };
   let current = { ...defaults };
   const listeners = [];

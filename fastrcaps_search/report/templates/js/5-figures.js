@@ -85,13 +85,15 @@ report.figures = (() => {
 
     const assembled = () => {
       const time = report.state.get("time");
-      const { data: traces, layout } = structuredClone(variant());
-      const laid = report.state.get("paper") && data.overlays[time]?.[name];
+      const { data: own, layout } = structuredClone(variant());
+      const laid = structuredClone(report.state.get("paper") && data.overlays[time]?.[name]);
+      // What goes by the ends of the axes, below all the rest.
+      const below = laid ? [laid.attained, ...laid.infeasible] : [];
+      const moved = new Set(below.map(({ meta }) => meta));
+      const traces = [...below, ...own.filter(({ meta }) => !moved.has(meta))];
       if (laid) {
-        traces[traces.findIndex(({ meta }) => meta === "attained")] = structuredClone(laid.attained);
-        traces.push(structuredClone(laid.trace));
-        layout.xaxis = structuredClone(laid.xaxis);
-        layout.yaxis = structuredClone(laid.yaxis);
+        traces.push(laid.trace);
+        Object.assign(layout, { xaxis: laid.xaxis, yaxis: laid.yaxis });
       }
       for (const trace of traces) {
         if (trace.customdata && trace.hoverinfo === "text") {
@@ -161,7 +163,7 @@ report.figures = (() => {
           (value, epoch) => (value === null ? [] : [pixel(epoch + 1, value)]))).filter((piece) => piece.length);
       }
       const found = [[]];
-      for (const trace of variant().data) {
+      for (const trace of place.data) {
         trace.customdata?.forEach((owner, index) => {
           if (owner !== number) return;
           const [x, y] = [trace.x[index], trace.y[index]];

@@ -1,0 +1,60 @@
+"""Lines of a run, where the values of its trials are estimates."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.cli.live import display
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.driver import StudyRun
+from fastrcaps_search.search.estimate import StepCosts
+from fastrcaps_search.search.machine import Machine
+from fastrcaps_search.search.requests import RunRequest
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.supervise import Progress, WorkerView
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.records import Values
+from fastrcaps_search.store.store import Store
+from tests.store.test_repeats import repeat
+from tests.store.workers import claimed, complete
+
+MACHINE = Machine(("cpu",), "CPU", StepCosts({}), 1, 1)
+FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
+AGAIN = (0.96, 6.0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[StudyRun, int]]:
+    """A study of six trials, one of them trained twice, and the number of that one."""
+    definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
+    location = locate(str(tmp_path / "a.db"))
+    request = RunRequest(definition=definition, trials=6, location=location, repeats=2)
+    with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
+        with closing(Door(store, begun.study, worker="w", device="cpu", propose=propose)) as door:
+            for accuracy, seconds in FIRST:
+                complete(store, claimed(door), Values(accuracy, seconds, 10))
+            number, _ = repeat(door, store, AGAIN)
+        yield begun, number
+
+
+def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
+    run: tuple[StudyRun, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, number = run
+    accuracy, seconds = ((one + two) / 2 for one, two in zip(FIRST[number], AGAIN, strict=True))
+    values = study.outcome().trials[number].values
+    assert values is not None
+    assert values.accuracy != pytest.approx(accuracy, abs=1e-4)
+    event = {"event": "repeated", "trial": number, "run": 1}
+    with display(study, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
+        observe(Progress({"w": WorkerView("w")}, ("w", event)))
+    assert capsys.readouterr().out == (
+        f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
+        f"{seconds:.1f} s, 10 parameters\n"
+    )
