@@ -72,7 +72,8 @@ def trials(parser: argparse.ArgumentParser) -> None:
         "--exclude",
         metavar="K",
         type=whole(0, texts.MOST_TRIALS),
-        help="set trial K aside first: off the front and out of choices, until it is included",
+        help="set trial K aside first: off the front and out of choices, until it is included; "
+        "says which trials are then on the front without a network",
     )
     aside.add_argument(
         "--include", metavar="K", type=whole(0, texts.MOST_TRIALS), help="take trial K back first"

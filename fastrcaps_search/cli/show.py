@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -117,9 +118,19 @@ def _change(arguments: argparse.Namespace) -> None:
         if arguments.why is None:
             setting_aside.include(store, study, number)
         else:
-            setting_aside.exclude(store, study, number, why=arguments.why)
+            gone = setting_aside.exclude(store, study, number, why=arguments.why)
+            if gone:
+                print(_without_network(study.name, gone), file=sys.stderr)
     finally:
         store.close()
+
+
+def _without_network(study: str, numbers: list[int]) -> str:
+    return (
+        f"now on the front without a network: {', '.join(map(str, numbers))}; `export` needs "
+        f"one, which `fastrcaps-search run --study {study} --repeat-front R` trains (R above "
+        "their runs)"
+    )
 
 
 def front(arguments: argparse.Namespace) -> int:

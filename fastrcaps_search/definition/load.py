@@ -11,6 +11,7 @@ from typing import Any
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import CAPSULE_KEYS, Network
 from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.space import replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, UsageError
 
@@ -86,12 +87,24 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
         for key, value in values.items():
             if key != "extends":
                 STUDY_CHECKS[key](value, key)
+        _require_one_place(values)
         if "extends" not in values:
             return values
         base = _base(path, values.pop("extends"), seen=seen)
         # Never the base's name: two definitions of one name would meet in a database.
         values.setdefault("name", STUDY_CHECKS["name"](path.stem, "name"))
     return _merge(base, values)
+
+
+def _require_one_place(values: dict[str, Any]) -> None:
+    """Refuse a value beside choices for it in one file: it would be ignored."""
+    space = values.get("space", {})
+    for key in [key for key in values if key in replaced_keys(space)]:
+        raise DefinitionError(
+            f"must be either a value or choices in [space], got {checks.shown(values[key])} and "
+            f"{checks.shown(space[key])}; leave one of them out",
+            key=key,
+        )
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -132,9 +145,11 @@ def _base(path: Path, name: object, *, seen: tuple[Path, ...]) -> dict[str, Any]
 def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """``values`` over ``base``; the space key by key, a list of configurations as a whole.
 
-    A network without capsules does not take over their parameters.
+    A value and choices for the same key replace each other. A network
+    without capsules does not take over their parameters.
     """
-    merged = {**base, **values}
+    replaced = replaced_keys(values.get("space", {}))
+    merged = {key: value for key, value in base.items() if key not in replaced} | values
     has_capsules = Network(merged.get("network", Network.CAPSNET)).has_capsules
     if not has_capsules and "reconstruction_weight" not in values:
         merged.pop("reconstruction_weight", None)
@@ -144,7 +159,6 @@ def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         merged.pop("configuration", None)
     if "space" in merged and "space" in base:
         dropped = () if has_capsules else (*CAPSULE_KEYS, "reconstruction_weight")
-        # A value that a file fixes replaces the choices that its base had for it.
         kept = {
             key: value
             for key, value in base["space"].items()

@@ -16,6 +16,15 @@ RATES = ("lr_max", "lr_min", "decay_rate")
 """Parameters that a space gives as a range (log scale); of the others it lists the choices."""
 
 
+def replaced_keys(space: Collection[str]) -> set[str]:
+    """Keys whose value in a study means nothing beside these keys of its space.
+
+    Not ``batch_size``: beside choices, the study's is still the unit of a decay's step where the
+    batch adapts, and the batch of a range test.
+    """
+    return set(space) - {"batch_size"}
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """Choices of a search.

@@ -38,9 +38,14 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+DIGITS = 9
+"""Significant digits of an estimate. The last bits differ between processors (numpy with and
+without AVX-512), and bounds copied from a page must find the same trial on another machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The true mean of one value of one trial.
+    """The true mean of one value of one trial, to ``DIGITS``.
 
     Attributes:
         value: Posterior mean; for seconds the mean of the runs, moved by that of the logarithm.
@@ -95,7 +100,7 @@ class TrueMeans:
     def estimates(self) -> tuple[list[Estimate], list[Estimate]]:
         """Accuracy and training seconds of each trial.
 
-        As gaps from the means of the runs, so that what is not moved stays as it was to the bit.
+        As gaps from the means of the runs, so that of what is not moved only digits are cut.
         """
         accuracies, nothing = -self.points[:, 0], np.zeros(len(self.points))
         times = (nothing, nothing, nothing)
@@ -111,10 +116,14 @@ class TrueMeans:
             observed = accuracies - (self.share * self.points[:, 1] if self.share else 0.0)
             gaps = gaps - observed + self.share * times[0]
             fractions = _summed(weights, gaps, variances + self.share**2 * more)
-        columns = [np.clip(accuracies + part, 0.0, 1.0).tolist() for part in fractions]
-        columns += [(self.natural_seconds * np.exp(part)).tolist() for part in times]
+        columns = [_rounded(np.clip(accuracies + part, 0.0, 1.0)) for part in fractions]
+        columns += [_rounded(self.natural_seconds * np.exp(part)) for part in times]
         rows = list(zip(*columns, strict=True))
         return [Estimate(*row[:3]) for row in rows], [Estimate(*row[3:]) for row in rows]
+
+
+def _rounded(values: Array) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]
 
 
 def true_means(samples: Sequence[Sample]) -> TrueMeans | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
 from statistics import fmean, median
 
 from fastrcaps_search.definition.parameters import TrialParameters
@@ -76,11 +78,19 @@ def images_per_second(definition: StudyDefinition, costs: StepCosts, *, workers:
 
 
 def batch_sizes(definition: StudyDefinition) -> list[int]:
-    """Batch sizes of the study's trials, sorted."""
-    found: set[int] = set()
-    for parameters in _assignments(definition):
-        found.update(training_plan(definition, parameters).batch_sizes)
-    return sorted(found)
+    """Batch sizes of the study's trials, sorted: every one that some assignment has."""
+    # One plan for all assignments that can only have the same sizes.
+    alike = {
+        (
+            one.policy,
+            one.adabatch_exponent,
+            one.batch_size,
+            definition.boundaries_within(definition.epochs_of(one)),
+        ): one
+        for one in _all_assignments(definition)
+    }
+    plans = (training_plan(definition, parameters) for parameters in alike.values())
+    return sorted({size for plan in plans for size in plan.batch_sizes})
 
 
 def probed_sizes(sizes: Sequence[int]) -> list[int]:
@@ -90,12 +100,22 @@ def probed_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
-    """Assignments to look at, with the study's own rates where the space varies them."""
+    """Assignments to look at."""
+    found = list(_all_assignments(definition))
+    if len(found) <= SAMPLED:
+        return found
+    # Spread over all of them, as the first ones have the first policies alone; anywhere in each of
+    # equal parts, as policies come in turns, which even steps may keep pace with.
+    ends = [part * len(found) // SAMPLED for part in range(SAMPLED + 1)]
+    generator = Random(0)
+    return [found[generator.randrange(*pair)] for pair in pairwise(ends)]
+
+
+def _all_assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
+    """Every assignment, with the study's own rates where the space varies them."""
     space = definition.space
     varied = {key: getattr(definition, key) for key in RATES if space and getattr(space, key)}
-    found = list(definition.assignments(varied))
-    # Spread over all of them: the first ones have the first policies alone.
-    return found[:: math.ceil(len(found) / SAMPLED)]
+    return definition.assignments(varied)
 
 
 def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts:

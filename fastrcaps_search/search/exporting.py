@@ -103,8 +103,8 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
         known = ", ".join(str(run.run) for run in kept) or "none"
         raise UsageError(
             f"--run must be a run of trial {trial.number} whose network is kept ({known}), "
-            f"got {'none' if index is None else index}; networks are removed when their trial "
-            "leaves the front"
+            f"got {'none' if index is None else index}; networks of trials well behind the "
+            "front are removed; `run --repeat-front R` trains those that are on it now again"
         )
     return sorted(found, key=lambda run: (-(run.accuracy or 0.0), run.run))
 

@@ -150,7 +150,7 @@ class Worker:
             self._slots.release()
 
     def _tidy(self, duty: Duty) -> None:
-        """Remove the networks of trials that have left the front."""
+        """Remove the networks of trials that are well behind the front."""
         if duty is Duty.TEST:
             return
         from fastrcaps_search.search.tidying import Tidying

@@ -1,4 +1,4 @@
-"""Removing the networks of trials that have left the front."""
+"""Removing the networks of trials that are well behind the front."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class RunRecord:
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
         failure: Why a planned repeat ended without a result.
-        removed: Whether its network was removed, as its trial had left the front.
+        removed: Whether its network was removed, as its trial was well behind the front.
     """
 
     run: int

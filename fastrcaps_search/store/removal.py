@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from fastrcaps_search.store import schema
@@ -14,21 +16,21 @@ from fastrcaps_search.store.sureness import near_front_numbers
 
 
 def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
-    """Mark the networks of trials that have ended, are not held, and have left the front.
+    """Mark the networks of trials that have ended, are not held, and are well behind the front.
 
-    A trial behind the front comes back to it only when repeats change values: those near it keep
-    their networks, and while repeats are planned those of the next front behind it, too. A trial
-    that was set aside by hand keeps its own: it may be taken back.
+    A trial behind the front comes to it when repeats change values, and when a trial that beats it
+    is set aside by hand: those near the front keep their networks, and those of the next front
+    behind them, too. More may come at once, whose networks are gone (:func:`without_network`). A
+    trial that was set aside keeps its own: it may be taken back.
 
     Returns:
         Number and token of each such trial, those marked before included. Files of later claims
         belong to whoever has claimed the trial since.
     """
-    repeats = store.study(study.name).repeats
 
     def give_up(connection: Connection) -> list[tuple[int, int]]:
         trials = estimated(read_trials(connection, study), study=study)
-        kept = _wanted(trials, repeats)
+        kept = _wanted(trials)
         kept |= {lease.number for lease in read_leases(connection, study.study_id)}
         given_up = [t for t in trials if t.is_finished and t.number not in kept]
         return [
@@ -40,12 +42,21 @@ def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:
     return store.do(give_up)
 
 
-def _wanted(trials: list[TrialRecord], repeats: int) -> set[int]:
+def without_network(trials: Sequence[TrialRecord]) -> list[int]:
+    """Numbers of the trials on the front that have no network any more."""
+    by_number = {trial.number: trial for trial in trials}
+    front = [by_number[number] for number in front_numbers(trials)]
+    return sorted(
+        trial.number
+        for trial in front
+        if trial.results and all(run.removed for run in trial.results)
+    )
+
+
+def _wanted(trials: Sequence[TrialRecord]) -> set[int]:
     wanted = set(near_front_numbers(trials))
     wanted |= {trial.number for trial in trials if trial.set_aside is not None}
-    if repeats:
-        wanted |= set(front_numbers([trial for trial in trials if trial.number not in wanted]))
-    return wanted
+    return wanted.union(front_numbers([t for t in trials if t.number not in wanted]))
 
 
 def _mark(connection: Connection, study: StudyRecord, trial: TrialRecord) -> bool:

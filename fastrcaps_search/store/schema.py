@@ -141,7 +141,7 @@ runs = Table(
     Column("hits", LargeBinary),
     # Why a planned repeat ended without a result.
     Column("failure", Text),
-    # Whether its network was removed, as its trial had left the front.
+    # Whether its network was removed, as its trial was well behind the front.
     Column("removed", Integer, nullable=False, default=0),
 )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,24 @@ def test_a_trial_is_excluded_and_included_again(call: Cli, trials: Cli) -> None:
     assert front(call) == [2, 3]
     assert trials("--include", "1", "--json").stdout == before
     assert front(call) == [2, 1]
+
+
+def test_excluding_says_who_comes_to_the_front_without_a_network(
+    trials: Cli, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "fastrcaps.db")) as connection, connection:
+        connection.execute(
+            "update fastrcaps_runs set removed = 1, accuracy = 0.93, training_seconds = 30, "
+            "best_epoch = 1, parameters = 100 where number = 3"
+        )
+    done = trials("--exclude", "2", "--why", "a test", "--json")
+    assert (done.stderr, json.loads(done.stdout)[2]["feasible"]) == ("", False)
+    done = trials("--exclude", "1", "--why", "a test", "--json")
+    assert done.stderr == (
+        "now on the front without a network: 3; `export` needs one, which `fastrcaps-search run "
+        "--study tiny --repeat-front R` trains (R above their runs)\n"
+    )
+    assert json.loads(done.stdout)[1]["feasible"] is False
 
 
 def test_where_nothing_is_feasible_select_and_export_exit_with_3(

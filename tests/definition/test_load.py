@@ -22,6 +22,7 @@ from fastrcaps_search.definition.choices import (
 from fastrcaps_search.definition.load import find_study, load_study, shipped_names
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = "fashion-mnist, mnist, mnist-mini, paper-fashion-mnist, paper-lenet5, paper-mnist"
@@ -228,8 +229,20 @@ def test_a_value_that_a_file_fixes_replaces_the_choices_of_its_base(tmp_path: Pa
     assert (study.space.epochs, study.space.lr_max) == (None, None)
     assert (study.epochs, study.lr_max) == (2, 2e-3)
     assert study.space.decay_steps == (1000, 2000)
-    write(path, 'extends = "base.toml"\nepochs = 2\n[space]\nepochs = [2, 3]\n')
-    assert load_study(str(path)).offered_epochs == (2, 3)
+
+
+def test_choices_that_a_file_offers_replace_the_value_of_its_base(tmp_path: Path) -> None:
+    write(tmp_path / "base.toml", 'extends = "mnist"\nepochs = 2\nlr_max = 2e-3\nbatch_size = 8\n')
+    path = write(
+        tmp_path / "s.toml",
+        'extends = "base.toml"\n[space]\nepochs = [2, 3]\nbatch_size = [1, 4]\n',
+    )
+    study = load_study(str(path))
+    assert study.offered_epochs == (2, 3)
+    assert (study.lr_max, study.batch_size) == (2e-3, 8)
+    # What is shown is one file, and the same study.
+    written = write(tmp_path / "written.toml", study_toml(study))
+    assert load_study(str(written)) == study
 
 
 def test_a_file_without_a_space_searches_the_shipped_one(tmp_path: Path) -> None:
@@ -519,6 +532,30 @@ WRONG_VALUES = [
     (
         'network = "lenet5"\n[space]\nweight_sharing = [true]',
         "space.weight_sharing: must be left out: lenet5 has no capsules",
+    ),
+    # A value beside choices for it.
+    *(
+        (
+            f"{key} = {value}\n[space]\n{key} = {choices}",
+            f"{key}: must be either a value or choices in [space], got {value} and {choices}; "
+            "leave one of them out",
+        )
+        for key, value, choices in [
+            ("epochs", "4", "[2, 3]"),
+            ("epochs", "30", "[30]"),
+            ("lr_max", "0.002", "[0.001, 0.1]"),
+            ("lr_min", "0.0001", "[1e-05, 0.0002]"),
+            ("decay_rate", "0.9", "[0.8, 0.9]"),
+            ("decay_steps", "22", "[22, 44]"),
+            ("cycle_epochs", "2", "[1, 2]"),
+            ("cycle_growth", "2", "[1, 2]"),
+            ("reconstruction_weight", "0", "[0, 0.1]"),
+        ]
+    ),
+    (
+        'extends = "mnist"\nepochs = 2\n[space]\nepochs = [2, 3]',
+        "epochs: must be either a value or choices in [space], got 2 and [2, 3]; "
+        "leave one of them out",
     ),
     # Fixed lists.
     ("configuration = 3", "configuration: must be one or more [[configuration]] tables, got 3"),

@@ -109,7 +109,9 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
             },
         )
     )
-    return file
+    # Refused in one file; see test_load.
+    both = set(file) & set(file.get("space", {})) - {"batch_size"}
+    return {key: value for key, value in file.items() if key not in both}
 
 
 @given(study_files())

@@ -76,7 +76,6 @@ def test_a_small_study_by_hand() -> None:
         'precision = "fp32"',
         'early_stopping = "off"',
         "shifts = true",
-        "lr_max = 0.001",
         "lr_min = 1e-09",
         "decay_rate = 0.96",
         "decay_steps = 2000",

@@ -23,7 +23,6 @@ LENGTHS = """
 name = "lengths"
 network = "lenet5"
 data_set = "mnist-mini"
-epochs = 7
 boundaries = [2]
 train_images = 800
 [space]

@@ -80,6 +80,32 @@ def test_the_order_of_the_trials_changes_no_bit() -> None:
     assert shuffled.estimates()[0] == [accuracies[index] for index in order]
 
 
+def test_what_another_processor_may_have_in_the_last_bits_changes_no_estimate() -> None:
+    def estimates(samples: list[Sample]) -> list[float]:
+        means = true_means(samples)
+        assert means is not None
+        return [
+            number
+            for column in means.estimates()
+            for one in column
+            for number in (one.value, one.low, one.high)
+        ]
+
+    generator = np.random.default_rng(6)
+    runs = generator.normal([0.9, 3], [0.004, 0.08], (12, 3, 2)).tolist()
+    samples = [
+        Sample(tuple(a for a, _ in one), tuple(math.exp(s) for _, s in one), 1e6) for one in runs
+    ]
+    nudged = [
+        Sample(tuple(math.nextafter(a, 1) for a in one.accuracies), one.seconds, 1e6)
+        for one in samples
+    ]
+    found = estimates(samples)
+    assert estimates(nudged) == found
+    assert found == [float(f"{number:.9g}") for number in found]
+    assert len(set(found)) == 12 * 6
+
+
 def test_nothing_is_estimated_where_nothing_was_repeated() -> None:
     assert true_means(study([0.9] * 12, [1] * 12, 0.004, 4)) is None
 

@@ -100,6 +100,34 @@ def test_of_a_large_space_assignments_from_end_to_end_are_looked_at() -> None:
     assert trial_seconds(definition, COSTS) == pytest.approx(expected, rel=0.01)
 
 
+def test_policies_that_come_in_turns_are_all_looked_at() -> None:
+    # 7 * 486 = 3,402 assignments, of which every 7th has the constant batch of 64, one step an
+    # epoch. AdaBatch: 64 steps, then 64 / 2^P an epoch, 126 for the six P together.
+    space = {
+        "lr_policy": ["fixed"],
+        "batch_policy": ["constant", "adabatch"],
+        "adabatch_exponent": [0, 1, 2, 3, 4, 5],
+        "epochs": list(range(2, 488)),
+    }
+    definition = study(train_images=64, batch_size=64, space=space)
+    each_step = StepCosts({64: 0.01})
+    steps = (244.5 + 6 * 64 + 243.5 * 126) / 7
+    assert trial_seconds(definition, each_step) == pytest.approx(0.01 * steps, rel=0.1)
+    assert batch_sizes(definition) == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_a_batch_size_that_few_assignments_have_is_found() -> None:
+    # Of 4,202 assignments only fixed ones of 701 and 702 epochs get to 2^(P+1): 16 for P = 3.
+    space = {
+        "lr_policy": ["warm_adabatch", "fixed"],
+        "batch_policy": ["adabatch"],
+        "adabatch_exponent": [1, 2, 3],
+        "epochs": [1, *range(3, 703)],
+    }
+    definition = study(boundaries=[1, 700], space=space, batch_size=10)
+    assert batch_sizes(definition) == [1, 2, 4, 8, 16]
+
+
 def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
     # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
     definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})

@@ -111,7 +111,8 @@ class TestGuessing:
         assert door.next().duty is Duty.WAIT
 
     def test_its_network_is_not_kept(self, door: Door, store: Store, study: StudyRecord) -> None:
-        assert [number for number, _ in give_up_networks(store, study)] == [0, 3]
+        # Trial 3 is on the next front behind, which a guess is on neither.
+        assert [number for number, _ in give_up_networks(store, study)] == [0]
 
     def test_where_all_guess_there_is_nothing_to_choose(
         self, make_door: DoorMaker, store: Store, study: StudyRecord
@@ -179,10 +180,25 @@ class TestSetAside:
         self, door: Door, store: Store, study: StudyRecord
     ) -> None:
         exclude(store, study, 1, why="a test")
-        assert [number for number, _ in give_up_networks(store, study)] == [0, 3]
+        assert [number for number, _ in give_up_networks(store, study)] == [0]
         assert not any(run.removed for run in trial_of(store, study, 1).runs)
         include(store, study, 1)
-        assert [number for number, _ in give_up_networks(store, study)] == [0, 3]
+        assert [number for number, _ in give_up_networks(store, study)] == [0]
+
+    def test_the_network_of_a_trial_that_comes_to_the_front_is_there(
+        self, make_door: DoorMaker, store: Store, study: StudyRecord
+    ) -> None:
+        door = make_door()
+        for accuracy, seconds in ((0.9, 1.0), (0.8, 2.0), (0.7, 3.0), (0.6, 4.0)):
+            complete(store, claimed(door), Values(accuracy, seconds, 10))
+        assert [number for number, _ in give_up_networks(store, study)] == [2, 3]
+        assert exclude(store, study, 0, why="a test") == []
+        trials = store.trials(study)
+        assert front_numbers(trials) == untested_front(study, trials) == [1]
+        # What comes from further behind is named.
+        assert exclude(store, study, 1, why="a test") == [2]
+        trials = store.trials(study)
+        assert (front_numbers(trials), untested_front(study, trials)) == ([2], [])
 
     def test_a_second_reason_replaces_the_first(
         self, door: Door, store: Store, study: StudyRecord
