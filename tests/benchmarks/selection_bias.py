@@ -2,6 +2,9 @@
 
     python -m tests.benchmarks.selection_bias                      # all of them: hours
     python -m tests.benchmarks.selection_bias --scenario equal --trials 40 --repeats 5
+    python -m tests.benchmarks.selection_bias --trials 12 40 --repeats 2 5 --studies 60
+
+The last one takes five minutes of one core; its output is kept in ``reports/benchmarks``.
 
 Each study runs every trial once and repeats those on or near its front as ``run --repeat-front R``
 does. Printed are, for the trials with repeats on the final front and for the one that ``select

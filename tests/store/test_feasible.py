@@ -221,7 +221,7 @@ class TestSetAside:
     def test_an_unknown_trial_is_refused(
         self, door: Door, store: Store, study: StudyRecord, number: int, message: str
     ) -> None:
-        changes: list[Callable[[], None]] = [
+        changes: list[Callable[[], object]] = [
             lambda: exclude(store, study, number, why="a test"),
             lambda: include(store, study, number),
         ]
