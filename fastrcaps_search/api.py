@@ -184,7 +184,7 @@ def select_trial(
     return select_row(choosable_rows(_read(study, storage)[1]), criteria)
 
 
-def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> None:
+def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> list[int]:
     """Set a complete trial aside, as ``trials --exclude`` does: off the front and all choices.
 
     Args:
@@ -193,11 +193,14 @@ def exclude_trial(study: str, number: int, *, why: str, storage: str | None = No
         why: In one line; it is stored with the user's name, the machine's and the time.
         storage: Database, as for ``--storage``.
 
+    Returns:
+        Trials that are now on the front without a network to export.
+
     Raises:
         FastrcapsError: As the command would report it.
     """
     with _writing(study, storage) as (store, record):
-        setting_aside.exclude(store, record, number, why=why)
+        return setting_aside.exclude(store, record, number, why=why)
 
 
 def include_trial(study: str, number: int, *, storage: str | None = None) -> None:
