@@ -47,6 +47,14 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> 
         print(f"on front: ? where nothing was repeated; {advice}")
 
 
+def no_front(study: str) -> str:
+    """What is said where trials are complete and none is feasible."""
+    return (
+        "front: empty, for no trial is feasible; "
+        f"`fastrcaps-search trials --study {study}` says why"
+    )
+
+
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Cells of a trial's row (as ``trials --json`` gives it)."""
     parameters, values = row["params"], row["values"]

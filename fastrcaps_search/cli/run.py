@@ -132,10 +132,7 @@ def _end(study: StudyRun, request: RunRequest) -> int:
         print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
         output.print_front(rows, study=study.study.name, repeats=outcome.study.repeats)
     elif any(trial.infeasible for trial in outcome.trials):
-        print(
-            "\nfront: empty, for no trial is feasible; "
-            f"`fastrcaps-search trials --study {study.study.name}` says why"
-        )
+        print(f"\n{output.no_front(study.study.name)}")
     print(f"\nreport: {_write_page(outcome.study, request)}")
     return _judge(outcome)
 

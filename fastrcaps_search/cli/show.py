@@ -136,9 +136,12 @@ def _without_network(study: str, numbers: list[int]) -> str:
 def front(arguments: argparse.Namespace) -> int:
     """Print the trials on the front."""
     with opened(arguments) as (store, study):
-        rows = front_rows(store.trials(study))
+        found = store.trials(study)
+    rows = front_rows(found)
     if arguments.json:
         output.print_json(rows)
+    elif not rows and any(trial.infeasible for trial in found):
+        print(output.no_front(study.name))
     else:
         output.print_front(rows, study=study.name, repeats=study.repeats)
     return 0

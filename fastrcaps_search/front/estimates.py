@@ -118,6 +118,12 @@ class TrueMeans:
             fractions = _summed(weights, gaps, variances + self.share**2 * more)
         columns = [_rounded(np.clip(accuracies + part, 0.0, 1.0)) for part in fractions]
         columns += [_rounded(self.natural_seconds * np.exp(part)) for part in times]
+        # Of few trials the line may say more than was ever measured.
+        for place, means in ((0, accuracies), (len(fractions), self.natural_seconds)):
+            value, low, high = columns[place : place + 3]
+            value = _rounded(np.clip(value, means.min(), means.max()))
+            low, high = np.minimum(low, value).tolist(), np.maximum(high, value).tolist()
+            columns[place : place + 3] = value, low, high
         rows = list(zip(*columns, strict=True))
         return [Estimate(*row[:3]) for row in rows], [Estimate(*row[3:]) for row in rows]
 

@@ -132,3 +132,24 @@ def test_neither_are_the_good_ones_of_two_clusters() -> None:
     assert abs(bias) < 0.1
     assert abs(chosen) < 0.35
     assert held >= 0.9
+
+
+def test_no_estimate_is_beyond_all_that_was_measured() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(40):
+        samples = [
+            Sample(
+                tuple(0.9 + 0.03 * generator.standard_normal() / (1 + index) for _ in range(runs)),
+                tuple(10 * np.exp(0.3 * generator.standard_normal()) for _ in range(runs)),
+                1e6,
+            )
+            for index, runs in enumerate((2, 2, 1, 1, 1, 1))
+        ]
+        found = true_means(samples)
+        assert found is not None
+        for estimates, means in zip(
+            found.estimates(), zip(*(one.values[:2] for one in samples), strict=True), strict=True
+        ):
+            for one in estimates:
+                assert one.low <= one.value <= one.high
+                assert min(means) * (1 - 1e-8) <= one.value <= max(means) * (1 + 1e-8)
