@@ -92,12 +92,14 @@ class _Plain:
 def _values(study: StudyRun, number: int) -> str:
     """What the trial's runs gave; its values may be estimates that rest on other trials too."""
     outcome = study.glance()
-    values = None if outcome is None else outcome.trials[number].means
-    if values is None:
+    trial = None if outcome is None else outcome.trials[number]
+    if trial is None or trial.means is None:
         return "its values are stored"
+    values = trial.means
     return (
         f"accuracy {output.fraction(values.accuracy)}, "
         f"{values.training_seconds:.1f} s, {values.parameters:,.0f} parameters"
+        + ("" if trial.infeasible is None else f"; infeasible: {trial.infeasible}")
     )
 
 

@@ -58,3 +58,21 @@ def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
         f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
         f"{seconds:.1f} s, 10 parameters\n"
     )
+
+
+def test_a_trial_that_is_not_better_than_guessing_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
+    location = locate(str(tmp_path / "a.db"))
+    request = RunRequest(definition=definition, trials=1, location=location)
+    with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
+        with closing(Door(store, begun.study, worker="w", device="cpu", propose=propose)) as door:
+            complete(store, claimed(door), Values(0.1, 5.0, 10))
+        event = {"event": "complete", "trial": 0}
+        with display(begun, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
+            observe(Progress({"w": WorkerView("w")}, ("w", event)))
+    assert capsys.readouterr().out == (
+        "w: trial 0 complete: accuracy 10.00 %, 5.0 s, 10 parameters; "
+        "infeasible: not better than guessing\n"
+    )
