@@ -8,6 +8,10 @@ line for each to the file of rows; those that are there already are left out, so
 stopped and begun again, and several may share the work (``--part 0/2``). ``--table`` prints what
 is there and exits with 1 where a configuration is at guessing level or diverged.
 
+``short.toml`` extends a study, as in ``extends = "mnist"``, ``epochs = 2``, ``boundaries = [1]``,
+``train_images = 4000``. With two epochs WarmAdaBatch is the same training as warm restarts with
+AdaBatch, so that it has no row of its own.
+
 Trainings that begin alike share their first epochs: what is trained once is taken up again for
 each, weights and optimiser bit for bit. On a CPU that gives what each would reach alone.
 """
