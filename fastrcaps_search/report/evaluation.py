@@ -11,17 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.report import text
+from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import replace_file
 from fastrcaps_search.training.inspection import OFFSETS, Inspection, Sweep
 from fastrcaps_search.training.measurement import Measurement
 from fastrcaps_search.training.network_record import NetworkRecord
 
-TEMPLATES = Path(__file__).parent / "templates"
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
@@ -79,17 +78,13 @@ def evaluation_page(
     written_at: datetime,
 ) -> str:
     """The whole page."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        percent=text.percent, seconds=text.seconds, count=text.count, picture=picture
-    )
-    return environment.get_template("evaluation.html.j2").render(
+    return page_template(
+        "evaluation.html.j2",
+        percent=text.percent,
+        seconds=text.seconds,
+        count=text.count,
+        picture=picture,
+    ).render(
         record=record,
         measured=measured,
         inspection=inspection,

@@ -6,10 +6,8 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fastrcaps_search.report import text
@@ -19,9 +17,9 @@ from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.facts.view import ReportView
 from fastrcaps_search.report.library import library
 from fastrcaps_search.report.payload import payload
+from fastrcaps_search.report.templating import TEMPLATES, page_template
 from fastrcaps_search.store.records import TrialState
 
-TEMPLATES = Path(__file__).parent / "templates"
 PROBE = "js/0-probe.js"
 
 _UNSAFE_IN_SCRIPT = "<>&\u2028\u2029"
@@ -29,14 +27,13 @@ _UNSAFE_IN_SCRIPT = "<>&\u2028\u2029"
 
 def page(view: ReportView) -> str:
     """The whole page."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
+    found = payload(view)
+    rows = {row["trial"]: row for row in found["rows"]}
+    scripts = [template(name) for name in page_scripts()]
+    plotly = library()
+    states = {trial.state for trial in view.trials}
+    return page_template(
+        "page.html.j2",
         percent=text.percent,
         share=text.share,
         margin=text.margin,
@@ -46,13 +43,7 @@ def page(view: ReportView) -> str:
         seconds_margin=text.seconds_margin,
         count=text.count,
         trials=lambda numbers: text.numbered("trial", numbers),
-    )
-    found = payload(view)
-    rows = {row["trial"]: row for row in found["rows"]}
-    scripts = [template(name) for name in page_scripts()]
-    plotly = library()
-    states = {trial.state for trial in view.trials}
-    return environment.get_template("page.html.j2").render(
+    ).render(
         view=view,
         pairs=PAIRS,
         hardware=HARDWARE,

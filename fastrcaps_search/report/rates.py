@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings.rates import range_test
 from fastrcaps_search.report.library import library
 from fastrcaps_search.report.marks import dark_colours
-from fastrcaps_search.report.page import TEMPLATES, script_json, script_policy, template
+from fastrcaps_search.report.page import script_json, script_policy, template
+from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import replace_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateTest
 
@@ -34,16 +34,8 @@ def write_rates(test: RateTest, *, path: Path, written_at: datetime | None = Non
 
 def rates_page(test: RateTest, *, written_at: datetime) -> str:
     """The whole page."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(count=text.count, duration=text.duration)
     plotly, script = library(), template("rates.js")
-    return environment.get_template("rates.html.j2").render(
+    return page_template("rates.html.j2", count=text.count, duration=text.duration).render(
         test=test,
         curve=test.curve,
         safety=SAFETY,

@@ -19,7 +19,8 @@ from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.marks import contrast
-from fastrcaps_search.report.page import TEMPLATES, page, page_scripts, script_json
+from fastrcaps_search.report.page import page, page_scripts, script_json
+from fastrcaps_search.report.templating import TEMPLATES
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.rows import front_rows, trial_rows

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.certainty import NEAR
+from fastrcaps_search.front.paired import Z_95
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
 from fastrcaps_search.store.records import RunRecord, Values
-
-Z_95 = 1.959963984540054
-"""97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
