@@ -124,13 +124,13 @@ def test_the_images_say_how_sure_the_runs_are_and_nothing_of_an_estimate(
     view = view_of(stored.study, estimated(stored.trials, study=stored.study))
     assert view.certainty is not None
     by_number = {row.trial.number: row for row in view.certainty.rows}
-    # The mean of five runs is 485 of 500 images.
-    row = by_number[5]
-    assert row.measured == pytest.approx(0.970)
-    assert row.accuracy != pytest.approx(0.970, abs=1e-5)
-    assert row.interval == pytest.approx(by_scipy(485, 500))
+    # The mean of two runs is 481 of 500 images.
+    row = by_number[2]
+    assert row.measured == pytest.approx(0.962)
+    assert row.accuracy != pytest.approx(0.962, abs=1e-5)
+    assert row.interval == pytest.approx(by_scipy(481, 500))
     bars, thin = certainties(view.certainty)["data"][:2]
-    place = bars["customdata"].index(5)
+    place = bars["customdata"].index(2)
     assert bars["x"][place] == row.measured
     assert bars["x"][place] + bars["error_x"]["array"][place] == pytest.approx(row.interval[1])
     assert thin["x"][place] == row.accuracy
