@@ -2,9 +2,10 @@
 
 The one rule that front, choice, tables, page and files share. As long as every feasible trial has
 the ``runs_per_trial`` runs that were planned for all, no run was given by results, and values are
-the means of the runs. From the first repeat on, the values of every feasible trial are estimates,
-with their intervals, and the means of the runs stand beside them as ``measured``. Fewer than five
-feasible trials say too little of one another, and keep their means.
+the means of the runs. Once results gave some trial one more, the values of every feasible trial are
+estimates, with their intervals, and the means of the runs stand beside them as ``measured``. Fewer
+than five feasible trials say too little of one another, and fewer than three second or later runs
+too little of how runs scatter: they leave means.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord, Val
 if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate
     from fastrcaps_search.front.samples import Sample
+
+FEWEST_DEGREES = 3
+"""Runs, less one per trial, from which estimates are nearer to the truth than means are: after one
+repeat their seconds are off by 1.4 to 1.9 deviations of a run, those of the means by 0.8 to 1.1;
+after three by as much (``tests/benchmarks/selection_bias.py --made 1``)."""
 
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
@@ -38,9 +44,12 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
     # Numpy takes a moment to import; most studies have not been repeated.
     from fastrcaps_search.front.estimates import true_means
     from fastrcaps_search.front.groups import FEWEST
+    from fastrcaps_search.front.samples import pooled_spread
 
     finite = {number: sample for number, sample in samples.items() if sample.finite}
-    means = true_means(list(finite.values())) if len(finite) >= FEWEST else None
+    scatter = pooled_spread(list(finite.values()))
+    enough = len(finite) >= FEWEST and scatter is not None and scatter.degrees >= FEWEST_DEGREES
+    means = true_means(list(finite.values())) if enough else None
     if means is None:
         return list(trials)
     found = dict(zip(finite, zip(*means.estimates(), strict=True), strict=True))

@@ -7,10 +7,12 @@
 The last one takes five minutes of one core; its output is kept in ``reports/benchmarks``.
 
 Each study runs every trial once and repeats those on or near its front as ``run --repeat-front R``
-does. Printed are, for the trials with repeats on the final front and for the one that ``select
---prefer accuracy`` names: mean error of the accuracy in deviations of one run, and the share of
-the 95 % intervals that hold the true mean; of the plain means of the runs (Student's t), of
-the means without the first run, and of the estimates that the product uses.
+does, or begins to do (``--made K``: the first K repeats only). Printed are, for the trials with
+repeats on the final front and for the one that ``select --prefer accuracy`` names: mean error of
+the accuracy in deviations of one run, and the share of the 95 % intervals that hold the true mean;
+then the root mean square error of accuracy and log seconds on the front, in deviations of one run;
+of the plain means of the runs (Student's t), of the means without the first run, and of the
+estimates that the product uses.
 """
 
 from __future__ import annotations
@@ -58,15 +60,22 @@ SCENARIOS: dict[str, Callable[[Array, Generator], Array]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """A finished study: the runs of its trials and their true accuracies."""
+    """A finished study: the runs of its trials, and their true accuracies and log seconds."""
 
     samples: tuple[Sample, ...]
     accuracies: Array
+    times: Array
     noise: float
 
 
 def finished_study(
-    scenario: str, *, trials: int, repeats: int, noise: float, generator: Generator
+    scenario: str,
+    *,
+    trials: int,
+    repeats: int,
+    noise: float,
+    generator: Generator,
+    made: float = math.inf,
 ) -> Study:
     """Run every trial once, and those on or near the front so many times."""
     time = generator.uniform(0, 1.5, trials) + generator.choice([0, 0.4], trials)
@@ -79,14 +88,16 @@ def finished_study(
     runs[..., 0] = np.clip(runs[..., 0], 0, 1)
     counts = np.ones(trials, dtype=np.int64)
     while True:
+        left = made - (counts - 1).sum()
         samples = tuple(
             Sample(tuple(one[:n, 0].tolist()), tuple(np.exp(one[:n, 1]).tolist()), float(size))
             for one, n, size in zip(runs, counts, parameters, strict=True)
         )
         short = near(samples) & (counts < repeats)
-        if not short.any():
-            return Study(samples, accuracies, noise)
-        counts[short & (counts == counts[short].min())] += 1
+        if not short.any() or left <= 0:
+            return Study(samples, accuracies, 3 + time, noise)
+        next_ones = np.flatnonzero(short & (counts == counts[short].min()))
+        counts[next_ones[: int(min(left, trials))]] += 1
 
 
 def near(samples: tuple[Sample, ...]) -> NDArray[np.bool_]:
@@ -139,28 +150,39 @@ METHODS: dict[str, Callable[[tuple[Sample, ...]], tuple[list[Estimate], list[flo
 
 
 def errors(study: Study, method: str) -> tuple[Array, Array | None]:
-    """Errors [m, 2] of the front and [2] of the chosen trial: in deviations, and whether held."""
+    """Errors [m, 3] of the front and [3] of the chosen trial.
+
+    In deviations of one run, whether the interval holds the truth, and that of log seconds.
+    """
     accuracies, seconds = METHODS[method](study.samples)
     front = on_front([one.value for one in accuracies], seconds, study.samples)
     rows = np.flatnonzero(front & [len(one.seconds) > 1 for one in study.samples])
-    found = [(accuracies[row], study.accuracies[row]) for row in rows]
+    late = (np.log(seconds) - study.times) / LOG_NOISE
+    found = [(accuracies[row], study.accuracies[row], late[row]) for row in rows]
     table = np.array(
-        [((e.value - true) / study.noise, e.low <= true <= e.high) for e, true in found]
-    ).reshape(-1, 2)
+        [((e.value - true) / study.noise, e.low <= true <= e.high, gap) for e, true, gap in found]
+    ).reshape(-1, 3)
     if not len(rows):
         return table, None
-    return table, table[int(np.argmax([one.value for one, _ in found]))]
+    return table, table[int(np.argmax([one.value for one, _, _ in found]))]
 
 
 def measured(
-    scenario: str, *, trials: int, repeats: int, studies: int, noise: float = 0.003, seed: int = 0
-) -> dict[str, tuple[Array, Array]]:
-    """By method: bias and coverage of the repeated trials on the front, and of the chosen one."""
+    scenario: str,
+    *,
+    trials: int,
+    repeats: int,
+    studies: int,
+    noise: float = 0.003,
+    seed: int = 0,
+    made: float = math.inf,
+) -> dict[str, tuple[Array, Array, Array]]:
+    """By method: means of :func:`errors`, front and chosen one, and root mean squares, front."""
     generator = np.random.default_rng([seed, trials, repeats, *scenario.encode()])
     tables: dict[str, list[tuple[Array, Array | None]]] = {method: [] for method in METHODS}
     for _ in range(studies):
         study = finished_study(
-            scenario, trials=trials, repeats=repeats, noise=noise, generator=generator
+            scenario, trials=trials, repeats=repeats, noise=noise, generator=generator, made=made
         )
         for method, found in tables.items():
             found.append(errors(study, method))
@@ -168,6 +190,7 @@ def measured(
         method: (
             np.concatenate([table for table, _ in found]).mean(axis=0),
             np.array([chosen for _, chosen in found if chosen is not None]).mean(axis=0),
+            np.sqrt(np.concatenate([table**2 for table, _ in found]).mean(axis=0)),
         )
         for method, found in tables.items()
     }
@@ -181,6 +204,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, nargs="+", default=[2, 3, 5])
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.003)
+    parser.add_argument("--made", type=float, default=math.inf, help="stop after K repeats")
     given = parser.parse_args()
     print(f"{given.studies} studies each; bias in deviations of one run ({given.noise:g})")
     for scenario in [given.scenario] if given.scenario else SCENARIOS:
@@ -192,12 +216,14 @@ def main() -> None:
                     repeats=repeats,
                     studies=given.studies,
                     noise=given.noise,
+                    made=given.made,
                 )
-                for method, (front, chosen) in found.items():
+                for method, (front, chosen, squares) in found.items():
                     print(
                         f"{scenario:9}  {trials:3} trials  {repeats} runs  {method:13}  "
                         f"front {front[0]:+.2f}, {100 * front[1]:3.0f} % hold  "
-                        f"chosen {chosen[0]:+.2f}, {100 * chosen[1]:3.0f} % hold",
+                        f"chosen {chosen[0]:+.2f}, {100 * chosen[1]:3.0f} % hold  "
+                        f"rms {squares[0]:.2f}, seconds {squares[2]:.2f}",
                         flush=True,
                     )
 

@@ -64,10 +64,18 @@ def test_runs_that_were_planned_for_all_keep_their_means(stored: list[TrialRecor
 
 
 def test_fewer_than_five_complete_trials_keep_their_means(stored: list[TrialRecord]) -> None:
-    running = replace(stored[5], state=TrialState.RUNNING, values=None, runs=())
+    stored = [stored[0], stored[7], *stored[1:4]]
+    running = replace(stored[4], state=TrialState.RUNNING, values=None, runs=())
     few = [*stored[:4], running]
     assert estimated(few, study=study_of(1)) == few
-    assert estimated(stored[:5], study=study_of(1)) != stored[:5]
+    assert estimated(stored, study=study_of(1)) != stored
+
+
+def test_fewer_than_three_repeats_keep_means(stored: list[TrialRecord]) -> None:
+    few = stored[:7]
+    assert estimated(few, study=study_of(1)) == few
+    third = [*few, stored[7]]
+    assert estimated(third, study=study_of(1))[0].measured == stored[0].values
 
 
 def test_estimates_lie_closer_together_than_the_means() -> None:
@@ -137,13 +145,15 @@ def test_a_store_says_and_repeats_by_estimates(
     for accuracy, seconds in first:
         complete(store, claimed(door), Values(accuracy, seconds, 10))
     assert all(one.measured is None for one in store.trials(study))
-    number, run = repeat(door, store, (0.90, 5.05))
-    assert run == 1
+    for again in (0.90, 0.905, 0.895):
+        assert all(one.measured is None for one in store.trials(study))
+        number, run = repeat(door, store, (again, 5.05))
+        assert run == 1
     trials = store.trials(study)
     assert all(one.measured is not None for one in trials)
     mean = trials[number].means
     assert mean is not None
-    assert mean.accuracy == pytest.approx((first[number][0] + 0.90) / 2)
+    assert mean.accuracy == pytest.approx((first[number][0] + again) / 2)
     assert trials[number].values != mean
     # The next claim is that of the first trial that is due by these values.
     admitted = door.next()
