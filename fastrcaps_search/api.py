@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.keys import LARGEST_RUNS
-from fastrcaps_search.definition.load import load_study, stored_name
+from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.choice import select_row
@@ -105,6 +105,7 @@ def run_study(
 def find_rates(
     study: str | StudyDefinition,
     *,
+    storage: str | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     seed: int = 0,
@@ -113,7 +114,8 @@ def find_rates(
     """Learning rates for a study, as ``fastrcaps-search rates`` proposes them.
 
     Args:
-        study: A shipped name, a study file, or a definition.
+        study: A shipped name, a study file, a stored name, or a definition.
+        storage: Database of a stored name, as for ``--storage``.
         data_dir: Folder with image data.
         device: ``auto``, ``cpu``, ``cuda``, or a GPU as in ``cuda:1``.
         seed: Seed of weights, order and shifts.
@@ -130,7 +132,8 @@ def find_rates(
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.training.rate_range import find_rates as found
 
-    definition = load_study(study) if isinstance(study, str) else study
+    location = chosen_location(storage)
+    definition = asked_study(study, location) if isinstance(study, str) else study
     folder = None if data_dir is None else Path(data_dir)
     return found(definition, folder=folder, device=device, seed=seed, steps=steps)
 

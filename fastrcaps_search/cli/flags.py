@@ -130,6 +130,7 @@ def _work(parser: argparse.ArgumentParser) -> None:
 def rates(parser: argparse.ArgumentParser) -> None:
     """Flags of ``rates``."""
     _study(parser)
+    _storage(parser)
     _data(parser)
     parser.add_argument(
         "--device",

@@ -9,10 +9,10 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.rates import write_rates
 from fastrcaps_search.search.processes import torch_environment
+from fastrcaps_search.search.requests import asked_study
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
 from fastrcaps_search.training.resources import cores
 
@@ -21,7 +21,7 @@ def rates(arguments: argparse.Namespace) -> int:
     """Make the test, print the proposal and write the page."""
     if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
         raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
-    definition = load_study(arguments.study)
+    definition = asked_study(arguments.study, commands.location(arguments))
     folder = commands.data_folder(arguments)
     # Torch's threads read it when they are first imported: they train as those of a worker do.
     os.environ.update(torch_environment(os.environ, threads=cores()))

@@ -77,11 +77,14 @@ def _check_rates(definition: StudyDefinition) -> None:
         if parameters.lr_min is None and parameters.lr_max is None
     ]
     policies += space.lr_policy if space else ()
-    if any(policy.uses_lr_min for policy in policies) and highest_min >= lowest_max:
-        raise DefinitionError(
-            f"must be below lr_max ({lowest_max:g}), got {highest_min:g}",
-            key="space.lr_min" if space and space.lr_min else "lr_min",
-        )
+    if any(policy.uses_lr_min for policy in policies):
+        key = "space.lr_min" if space and space.lr_min else "lr_min"
+        _check_below(highest_min, lowest_max, key=key)
+
+
+def _check_below(lr_min: float, lr_max: float, *, key: str) -> None:
+    if lr_min >= lr_max:
+        raise DefinitionError(f"must be below lr_max ({lr_max:g}), got {lr_min:g}", key=key)
 
 
 def _check_space(definition: StudyDefinition) -> None:
@@ -161,7 +164,5 @@ def _check_listed_rates(
     definition: StudyDefinition, parameters: TrialParameters, place: str
 ) -> None:
     low, high = (definition.setting(parameters, key) for key in ("lr_min", "lr_max"))
-    if parameters.lr_policy.uses_lr_min and low >= high:
-        raise DefinitionError(
-            f"must be below lr_max ({high:g}), got {low:g}", key=f"{place}: lr_min"
-        )
+    if parameters.lr_policy.uses_lr_min:
+        _check_below(low, high, key=f"{place}: lr_min")

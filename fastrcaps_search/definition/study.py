@@ -133,8 +133,13 @@ class StudyDefinition:
         return tuple(sorted(own or offered))
 
     @property
+    def epochs_in_words(self) -> str:
+        """``1 epoch``, or ``10 to 30 epochs``."""
+        return f"{self.epochs_shown} epoch{'' if self.offered_epochs[-1] == 1 else 's'}"
+
+    @property
     def epochs_shown(self) -> str:
-        """The same in words: ``30``, or ``10 to 30``."""
+        """The same without the word: ``30``, or ``10 to 30``."""
         return " to ".join(map(str, sorted({self.offered_epochs[0], self.offered_epochs[-1]})))
 
     def setting(self, parameters: TrialParameters, key: str) -> Any:  # noqa: ANN401  # of that key

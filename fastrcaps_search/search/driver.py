@@ -187,7 +187,7 @@ class StudyRun:
             f"{self.study.name}: {outcome.finished}/{outcome.target} trials done, {left} to go; "
             f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
-            f"{definition.epochs_shown} epochs x {definition.runs_per_trial} "
+            f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
             f"{estimate.in_words(each * (left + outcome.repeats_left / runs) / machine.workers)}"
             f"{' before the repeats' if left and outcome.study.repeats else ''}"

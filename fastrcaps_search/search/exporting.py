@@ -101,10 +101,15 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
     found = [run for run in kept if index in (None, run.run)]
     if not found:
         known = ", ".join(str(run.run) for run in kept) or "none"
+        why = (
+            "networks of trials well behind the front are removed; `run --repeat-front R` trains "
+            "those that are on it now again"
+        )
+        if trial.infeasible is not None:
+            why = f"the trial is infeasible ({trial.infeasible}), and no front wants its network"
         raise UsageError(
             f"--run must be a run of trial {trial.number} whose network is kept ({known}), "
-            f"got {'none' if index is None else index}; networks of trials well behind the "
-            "front are removed; `run --repeat-front R` trains those that are on it now again"
+            f"got {'none' if index is None else index}; {why}"
         )
     return sorted(found, key=lambda run: (-(run.accuracy or 0.0), run.run))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,11 +64,13 @@ def asked_study(study: str, location: Location) -> StudyDefinition:
         return load_study(study)
     except DefinitionError:
         raise
-    except UsageError:
-        with suppress(StoreError):
+    except UsageError as error:
+        try:
             stored = _stored(location, study)
-            if stored is not None:
-                return stored.definition
+        except StoreError as unread:
+            raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
+        if stored is not None:
+            return stored.definition
         raise
 
 

@@ -2,10 +2,10 @@
 
 The one rule that front, choice, tables, page and files share. As long as every feasible trial has
 the ``runs_per_trial`` runs that were planned for all, no run was given by results, and values are
-the means of the runs. Once results gave some trial one more, the values of every feasible trial are
-estimates, with their intervals, and the means of the runs stand beside them as ``measured``. Fewer
-than five feasible trials say too little of one another, and fewer than three second or later runs
-too little of how runs scatter: they leave means.
+the means of the runs. Once results gave some trial one more, the values of every feasible trial
+are estimates, with their intervals, and the means of the runs stand beside them as ``measured``.
+Fewer than five feasible trials say too little of one another, and fewer than three second or later
+runs too little of how runs scatter: they leave means.
 """
 
 from __future__ import annotations

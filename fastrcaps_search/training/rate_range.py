@@ -22,9 +22,9 @@ from fastrcaps_search.training.trainer import Trainer, make_trainer
 
 STEPS = 300
 """50 to a power of ten."""
-FEWEST_STEPS = 100
 BUDGET_SECONDS = 90.0
-"""Fewer steps are made where ``STEPS`` would take longer."""
+"""Fewer steps are made where ``STEPS`` would take longer, but not below ``ENOUGH_STEPS``."""
+ENOUGH_STEPS = 100
 TIMED_STEPS = 4
 
 
@@ -100,7 +100,7 @@ def _affordable_steps(trainer: Trainer, sizes: list[int]) -> int:
     for _ in _losses(trainer, sizes, [0.0] * (TIMED_STEPS + 1)):
         begun.append(time.perf_counter())  # the first one also makes the memory of all
     each = (begun[-1] - begun[0]) / TIMED_STEPS
-    return max(FEWEST_STEPS, min(STEPS, int(BUDGET_SECONDS / max(each, 1e-9))))
+    return max(ENOUGH_STEPS, min(STEPS, int(BUDGET_SECONDS / max(each, 1e-9))))
 
 
 def _curve(trainer: Trainer, sizes: list[int], steps: int) -> RateCurve:

@@ -178,3 +178,24 @@ def test_the_number_of_failures_is_a_flag_of_run_and_worker(call: Cli) -> None:
         done = call(command, "--study", "tiny", "--max-failures", "0")
         assert done.returncode == 2
         assert "argument --max-failures: must be a whole number from 1 to" in done.stderr
+
+
+def test_a_network_that_was_not_kept_for_guessing_is_not_promised(call: Cli, stored: str) -> None:
+    with closing(sqlite3.connect(stored)) as file, file:
+        file.execute("update fastrcaps_runs set removed = 1 where number = 0")
+    done = call("export", "--study", "tiny", "--trial", "0", "--out", "out")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "got none; the trial is infeasible (not better than guessing), and no front wants its "
+        "network\n"
+    )
+
+
+def test_a_stored_name_in_a_database_that_cannot_be_read(call: Cli, stored: str) -> None:
+    with closing(sqlite3.connect(stored)) as file, file:
+        file.execute("update fastrcaps_schema set version = 5")
+    done = call("run", "--study", "tiny")
+    assert done.returncode == 2
+    assert 'study "tiny" must be a study file or one of' in done.stderr
+    assert "tables of version 6" in done.stderr
+    assert done.stderr.count("\n") == 1

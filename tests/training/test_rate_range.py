@@ -100,7 +100,7 @@ def test_a_slow_machine_makes_fewer_steps(splits: Splits, monkeypatch: pytest.Mo
     lenet = replace(lenet, data_set=MINI.data_set, train_images=500)
     few = replace(splits, training=replace_images(splits, 500))
     monkeypatch.setattr(rate_range, "BUDGET_SECONDS", 0.0)
-    monkeypatch.setattr(rate_range, "FEWEST_STEPS", 200)
+    monkeypatch.setattr(rate_range, "ENOUGH_STEPS", 200)
     slow = range_test(lenet, few, seed=0)
     assert slow.steps == 200
     assert (slow.decoder, slow.weight_sharing, slow.trained) == (None, None, "lenet5")

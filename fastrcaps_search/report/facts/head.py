@@ -122,7 +122,7 @@ def _training(definition: StudyDefinition) -> str:
     runs = definition.runs_per_trial
     shifts = ", shifted by up to 2 pixels" if definition.shifts else ""
     return (
-        f"{definition.epochs_shown} epochs of {definition.split_size:,} images{shifts}; "
+        f"{definition.epochs_in_words} of {definition.split_size:,} images{shifts}; "
         f"{runs} run{'' if runs == 1 else 's'} per trial; {definition.precision}"
     )
 
