@@ -40,6 +40,8 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> 
         repeats: Runs that are planned for each trial on or near the front.
     """
     print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
+    if any("measured" in row for row in rows):
+        print("accuracy, seconds: estimates of the true means; means of the runs: --json")
     if any(row["front_probability"] is None for row in rows):
         advice = f"`fastrcaps-search run --study {study} --repeat-front 5` says how sure it is"
         if repeats:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.cli.output import print_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
@@ -130,6 +131,16 @@ def test_front_choice_page_and_files_go_by_the_same_values(stored: list[TrialRec
     spread, value = rows[0]["spread"]["accuracy"], rows[0]["values"]["accuracy"]
     assert spread["low"] < value < spread["high"]
     assert frozen_trial(study, trials[0]).values == [*rows[0]["measured"].values(), 10]
+
+
+def test_the_table_says_that_its_figures_are_estimates(
+    stored: list[TrialRecord], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "accuracy, seconds: estimates of the true means; means of the runs: --json"
+    print_front(front_rows(estimated(stored, study=study_of(1))), study="s", repeats=3)
+    assert line in capsys.readouterr().out.splitlines()
+    print_front(front_rows(stored), study="s", repeats=3)
+    assert "estimates" not in capsys.readouterr().out
 
 
 def test_a_store_says_and_repeats_by_estimates(
