@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate
     from fastrcaps_search.front.samples import Sample
 
-FEWEST_DEGREES = 3
-"""Runs, less one per trial, from which estimates are nearer to the truth than means are: after one
-repeat their seconds are off by 1.4 to 1.9 deviations of a run, those of the means by 0.8 to 1.1;
-after three by as much (``tests/benchmarks/selection_bias.py --made 1``)."""
-
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
 
@@ -42,14 +37,10 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
     if not any(len(trial.results) > planned for trial in known):
         return list(trials)
     # Numpy takes a moment to import; most studies have not been repeated.
-    from fastrcaps_search.front.estimates import true_means
-    from fastrcaps_search.front.groups import FEWEST
-    from fastrcaps_search.front.samples import pooled_spread
+    from fastrcaps_search.front.estimates import known_means
 
     finite = {number: sample for number, sample in samples.items() if sample.finite}
-    scatter = pooled_spread(list(finite.values()))
-    enough = len(finite) >= FEWEST and scatter is not None and scatter.degrees >= FEWEST_DEGREES
-    means = true_means(list(finite.values())) if enough else None
+    means = known_means(list(finite.values()))
     if means is None:
         return list(trials)
     found = dict(zip(finite, zip(*means.estimates(), strict=True), strict=True))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.front.certainty import NEAR, front_probabilities
 from fastrcaps_search.front.dominance import front_mask
-from fastrcaps_search.front.estimates import Estimate, true_means
+from fastrcaps_search.front.estimates import Estimate, known_means, true_means
 from fastrcaps_search.front.samples import Sample
 from fastrcaps_search.front.spread import spread
 
@@ -102,15 +102,10 @@ def finished_study(
 
 def near(samples: tuple[Sample, ...]) -> NDArray[np.bool_]:
     """Which trials are on the front or may well belong there."""
-    means = true_means(samples)
-    if means is None:
-        return on_front(
-            [one.values[0] for one in samples], [one.values[1] for one in samples], samples
-        )
-    accuracies, seconds = means.estimates()
-    found = on_front([one.value for one in accuracies], [one.value for one in seconds], samples)
+    accuracies, seconds = plain(samples) if known_means(samples) is None else estimates(samples)
+    found = on_front([one.value for one in accuracies], seconds, samples)
     probabilities = front_probabilities(samples, draws=200)
-    return found | (np.array(probabilities) >= NEAR)
+    return found if probabilities is None else found | (np.array(probabilities) >= NEAR)
 
 
 def on_front(
@@ -135,7 +130,7 @@ def plain(samples: tuple[Sample, ...], first: int = 0) -> tuple[list[Estimate], 
 
 
 def estimates(samples: tuple[Sample, ...]) -> tuple[list[Estimate], list[float]]:
-    """What the product says."""
+    """What the product says where ``known_means`` finds them worth it; here always."""
     means = true_means(samples)
     assert means is not None
     accuracies, seconds = means.estimates()
