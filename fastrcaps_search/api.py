@@ -165,7 +165,7 @@ def select_trial(
     prefer: str = "accuracy",
     storage: str | None = None,
 ) -> dict[str, Any]:
-    """The trial on the front that x, as ``select --json`` prints it.
+    """The trial on the front that fits bounds and preference, as ``select --json`` prints it.
 
     Args:
         study: The study.

@@ -31,6 +31,13 @@ TRIAL_HEAD = (
 )
 
 
+def print_trials(rows: Sequence[dict[str, Any]]) -> None:
+    """A row for each trial, and whether values are estimates."""
+    print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
+    if any("measured" in row for row in rows):
+        print("accuracy, seconds: estimates of the true means; means of the runs: --json")
+
+
 def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> None:
     """The rows of the front, and what is still unknown of it.
 
@@ -39,9 +46,7 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> 
         study: Name of the study.
         repeats: Runs that are planned for each trial on or near the front.
     """
-    print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
-    if any("measured" in row for row in rows):
-        print("accuracy, seconds: estimates of the true means; means of the runs: --json")
+    print_trials(rows)
     if any(row["front_probability"] is None for row in rows):
         advice = f"`fastrcaps-search run --study {study} --repeat-front 5` says how sure it is"
         if repeats:

@@ -21,6 +21,6 @@ def select(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(row)
     else:
-        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row)])
+        output.print_trials([row])
         print(row["why"])
     return 0

@@ -101,7 +101,7 @@ def trials(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(rows)
     else:
-        output.print_table(output.TRIAL_HEAD, [output.trial_cells(row) for row in rows])
+        output.print_trials(rows)
     return 0
 
 

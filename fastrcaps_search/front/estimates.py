@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastrcaps_search.front.dominance import minimisation_view
-from fastrcaps_search.front.groups import FEWEST, ColumnPosterior, column_posterior
+from fastrcaps_search.front.groups import ColumnPosterior, column_posterior, fits_prior
 from fastrcaps_search.front.samples import Sample, pooled_spread
 from fastrcaps_search.front.spread import CONFIDENCE
 
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 DIGITS = 9
 """Significant digits of an estimate. The last bits differ between processors (numpy with and
 without AVX-512), and bounds copied from a page must find the same trial on another machine."""
-
-FEWEST_DEGREES = 3
-"""Runs, less one per trial, from which estimates are nearer to the truth than means are, in all.
-After one repeat their log seconds are off by 0.9 to 1.6 deviations of a run, the means' by 0.6 to
-0.8 (root mean squares; ``python -m tests.benchmarks.selection_bias --made 1``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +147,10 @@ def true_means(samples: Sequence[Sample]) -> TrueMeans | None:
 
 
 def known_means(samples: Sequence[Sample]) -> TrueMeans | None:
-    """Return the same, or None where it would be further from the truth than the runs' means."""
+    """Return the same where there is a prior; else None, for the means of the runs say it all."""
     spread = pooled_spread(samples)
-    if len(samples) < FEWEST or spread is None or spread.degrees < FEWEST_DEGREES:
-        return None
-    return true_means(samples)
+    fits = spread is not None and fits_prior(len(samples), spread.degrees)
+    return true_means(samples) if fits else None
 
 
 def in_order(samples: Sequence[Sample]) -> list[int]:

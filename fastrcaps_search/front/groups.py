@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 FEWEST = 5
 """Trials from which a prior is fitted; below, their own runs are all that is known."""
 
+FEWEST_DEGREES = 4
+"""Runs, less one per trial, from which a prior is fitted: with fewer the noise is known so badly
+that values drawn towards it are further from the truth (``python -m
+tests.benchmarks.selection_bias --made 1 --degrees 1``)."""
+
 _NOISES = np.linspace(-2.2, 2.2, 5)
 """Grid of the noise: log variance less that of the pooled one, in its standard errors."""
 
@@ -107,6 +112,11 @@ class ColumnPosterior:
         return result
 
 
+def fits_prior(trials: int, degrees: int) -> bool:
+    """Whether so many trials, with so many degrees of freedom of their noise, have a prior."""
+    return trials >= FEWEST and degrees >= FEWEST_DEGREES
+
+
 def column_posterior(
     values: Array, runs: Array, squares: float, degrees: int, abscissae: Array
 ) -> ColumnPosterior:
@@ -121,7 +131,7 @@ def column_posterior(
     """
     noises = squares / degrees * np.exp(_NOISES * math.sqrt(2 / degrees))
     logarithm = -degrees / 2 * np.log(noises) - squares / 2 / noises
-    if len(values) < FEWEST:
+    if not fits_prior(len(values), degrees):
         return _without_prior(values, noises[:, None] / runs, logarithm)
     # One group or two, in that order.
     grid = np.meshgrid(noises, _WIDTHS**2, [0.0, 1.0], indexing="ij")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Container, Sequence
 from typing import Any
@@ -52,9 +53,15 @@ def propose(
             key, parameters = next(iter(left.items()))
             return parameters, key
     seed = _seed(study, trials)
+    feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
         sampler = optuna.samplers.TPESampler(
-            seed=seed, multivariate=True, group=True, constant_liar=True
+            seed=seed,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            # Optuna's tenth, but where less than that is feasible it would take others for good.
+            gamma=lambda finished: min(math.ceil(finished / 10), feasible),
         )
     found = _unseen(_shadow(study, trials, sampler), definition, taken, asks=ASKS)
     if found is None and definition.space.is_finite:

@@ -4,7 +4,7 @@ The one rule that front, choice, tables, page and files share. As long as every 
 the ``runs_per_trial`` runs that were planned for all, no run was given by results, and values are
 the means of the runs. Once results gave some trial one more, the values of every feasible trial
 are estimates, with their intervals, and the means of the runs stand beside them as ``measured``.
-Fewer than five feasible trials say too little of one another, and fewer than three second or later
+Fewer than five feasible trials say too little of one another, and fewer than four second or later
 runs too little of how runs scatter: they leave means.
 """
 

@@ -1,7 +1,7 @@
 """Planned repeats: which trials are to have more runs, and the writes of the worker that does one.
 
 ``run --repeat-front R`` plans them. A repeat is one more run of a complete trial, with the next
-seed: the values of the trial become means over more runs. Optuna, which refuses writes to a
+seed; what that makes of values is said in ``store.estimates``. Optuna, which refuses writes to a
 finished trial, keeps its first values.
 """
 

@@ -39,8 +39,9 @@ class StudySummary:
         failed: Trials that failed.
         running: Trials without an end, whether or not a worker holds them now.
         hypervolume: Share of the study's box that the front dominates, 0 to 1; ``None`` before
-            the first complete trial, with which the box is stored. It only grows as trials are
-            added; it may fall when repeats change a trial's values or fail it, or it is set aside.
+            the first complete trial, with which the box is stored. It goes by the means of the
+            runs and only grows as trials are added; it may fall when repeats change a trial's
+            means or fail it, or it is set aside.
         box: That box (see ``front.box``).
         eta_seconds: Estimated seconds until the budget is met; ``None`` where unknown.
         devices: Names of the devices that trained, sorted.
@@ -94,7 +95,7 @@ def summarise(
         stopped=counts[TrialState.STOPPED],
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
-        hypervolume=None if study.box is None else study.box.share(_feasible(trials)),
+        hypervolume=None if study.box is None else study.box.share(_measured(trials)),
         box=study.box,
         eta_seconds=_eta_seconds(study.definition, target, trials, len(leases)),
         devices=tuple(sorted({setting.device_name for setting in settings})),
@@ -127,9 +128,9 @@ def _points(values: Sequence[Values]) -> NDArray[np.float64]:
     return minimisation_view([value.as_tuple() for value in values], maximise=MAXIMISE)
 
 
-def _feasible(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
-    """Values of the feasible trials."""
-    return [values.as_tuple() for _, values in _valued(trials)]
+def _measured(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
+    """Means of the runs of feasible trials; estimates move with every trial that is added."""
+    return [trial.means.as_tuple() for trial in trials if trial.is_feasible and trial.means]
 
 
 def _eta_seconds(

@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -74,15 +75,22 @@ def ends(definition: StudyDefinition) -> list[TrialParameters]:
 class Family:
     """Trainings of one network, by epochs that they share."""
 
-    def __init__(self, plan: TrainingPlan, splits: Splits) -> None:
-        network = first_network(plan, seed=SEED)
+    def __init__(
+        self, plan: TrainingPlan, splits: Splits, *, seed: int = SEED, scale: float = 1.0
+    ) -> None:
+        """The first network, its primary capsules' weights times ``scale``."""
+        network = first_network(plan, seed=seed)
+        if scale != 1.0:
+            assert isinstance(network, CapsNet)
+            with torch.no_grad():
+                network.primary_capsules.convolution.weight.mul_(scale)
         kernel = choose_kernel(
             torch.device("cpu"), capsules=plan.network.has_capsules, precision=plan.precision
         )
         self._trainer: Trainer = make_trainer(
             network.train(),
             splits.training,
-            seed=SEED,
+            seed=seed,
             shifts=plan.shifts,
             precision=plan.precision,
             kernel=kernel,

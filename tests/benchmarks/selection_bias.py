@@ -7,7 +7,8 @@
 The last one takes five minutes of one core; its output is kept in ``reports/benchmarks``.
 
 Each study runs every trial once and repeats those on or near its front as ``run --repeat-front R``
-does, or begins to do (``--made K``: the first K repeats only). Printed are, for the trials with
+does, or begins to do (``--made K``: the first K repeats only; ``--degrees 1``: estimates from the
+first repeat on, where the product waits for more). Printed are, for the trials with
 repeats on the final front and for the one that ``select --prefer accuracy`` names: mean error of
 the accuracy in deviations of one run, and the share of the 95 % intervals that hold the true mean;
 then the root mean square error of accuracy and log seconds on the front, in deviations of one run;
@@ -25,9 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrcaps_search.front import groups
 from fastrcaps_search.front.certainty import NEAR, front_probabilities
 from fastrcaps_search.front.dominance import front_mask
-from fastrcaps_search.front.estimates import Estimate, known_means, true_means
+from fastrcaps_search.front.estimates import Estimate, true_means
 from fastrcaps_search.front.samples import Sample
 from fastrcaps_search.front.spread import spread
 
@@ -102,9 +104,9 @@ def finished_study(
 
 def near(samples: tuple[Sample, ...]) -> NDArray[np.bool_]:
     """Which trials are on the front or may well belong there."""
-    accuracies, seconds = plain(samples) if known_means(samples) is None else estimates(samples)
-    found = on_front([one.value for one in accuracies], seconds, samples)
     probabilities = front_probabilities(samples, draws=200)
+    accuracies, seconds = plain(samples) if probabilities is None else estimates(samples)
+    found = on_front([one.value for one in accuracies], seconds, samples)
     return found if probabilities is None else found | (np.array(probabilities) >= NEAR)
 
 
@@ -130,7 +132,7 @@ def plain(samples: tuple[Sample, ...], first: int = 0) -> tuple[list[Estimate], 
 
 
 def estimates(samples: tuple[Sample, ...]) -> tuple[list[Estimate], list[float]]:
-    """What the product says where ``known_means`` finds them worth it; here always."""
+    """What the product says."""
     means = true_means(samples)
     assert means is not None
     accuracies, seconds = means.estimates()
@@ -200,7 +202,9 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.003)
     parser.add_argument("--made", type=float, default=math.inf, help="stop after K repeats")
+    parser.add_argument("--degrees", type=int, default=groups.FEWEST_DEGREES, help="for a prior")
     given = parser.parse_args()
+    groups.FEWEST_DEGREES = given.degrees
     print(f"{given.studies} studies each; bias in deviations of one run ({given.noise:g})")
     for scenario in [given.scenario] if given.scenario else SCENARIOS:
         for trials in given.trials:

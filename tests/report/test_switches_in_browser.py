@@ -57,7 +57,7 @@ def test_time_may_be_counted_instead_of_measured(page: Page) -> None:
         expect(page).to_have_url(re.compile(re.escape(f"time={name}")))
     choice.select_option("epochs")
     # All take five epochs: 5 wins on accuracy, 2 and 9 are smaller; 8 loses to 9, 7 to 9.
-    expect(page.locator("#time-note")).to_contain_text("without 8, 7 (against measured seconds")
+    expect(page.locator("#time-note")).to_contain_text("without 8, 7 (against training seconds")
     shown = [t for t in page.locator(f"{BY_SIZE} .textpoint").all_text_contents() if t]
     assert sorted(shown) == ["2", "5", "9"]
     # The criteria go by seconds all the same.

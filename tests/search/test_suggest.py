@@ -334,3 +334,28 @@ def test_the_search_learns_where_trainings_guess() -> None:
     assert bad(searched("infeasible")) <= 4
     # Nothing is quicker than not to learn.
     assert bad(searched("told")) > 15
+
+
+def next_rate(definition: StudyRecord, *, feasible: int | None) -> float:
+    """Proposed after eleven set-aside rates from 0.06 to 1 and perhaps a feasible one of 0.001."""
+    trials: list[TrialRecord] = []
+    for number in range(12):
+        rate = 1e-3 if number == feasible else 10 ** (-1.2 + 1.2 * (number * 0.618 % 1))
+        fixed = {"lr_policy": "fixed", "batch_policy": "constant", "lr_max": rate}
+        parameters = TrialParameters.from_dict(fixed)
+        done = trial(number, parameters, configuration_key(definition.definition, parameters))
+        aside = None if number == feasible else "set aside by me: no"
+        trials.append(replace(done, infeasible=aside))
+    proposed = propose(definition, trials)
+    assert proposed is not None
+    assert proposed[0].lr_max is not None
+    return proposed[0].lr_max
+
+
+def test_what_was_set_aside_is_never_good_however_little_is_left() -> None:
+    space = study(space=WIDE, data_set="mnist-mini")
+    # Two of twelve are good ones for Optuna, and the first of those set aside would be the second:
+    # halfway to it, between 0.003 and 0.006, would then be proposed.
+    rates = [next_rate(replace(space, seed=seed), feasible=5) for seed in range(10)]
+    assert max(rates) < 1e-3
+    assert next_rate(space, feasible=None) < 0.06

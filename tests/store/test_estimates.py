@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import pstdev
@@ -16,10 +17,12 @@ from fastrcaps_search.cli.output import print_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.report.facts.progress import progress
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.payload import payload
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.mirror import frozen_trial
@@ -28,6 +31,7 @@ from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState,
 from fastrcaps_search.store.repeats import due_repeats
 from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.summary import summarise
 from tests.store.test_repeats import repeat, trial
 from tests.store.workers import claimed, complete
 
@@ -41,7 +45,7 @@ RUNS = [
     [(0.941, 9.0)],
     [(0.944, 12.0)],
     [(0.943, 11.0)],
-    [(0.942, 10.0)],
+    [(0.942, 10.0), (0.943, 10.1)],
     [(0.947, 13.0), (0.945, 12.0)],
 ]
 
@@ -65,18 +69,17 @@ def test_runs_that_were_planned_for_all_keep_their_means(stored: list[TrialRecor
 
 
 def test_fewer_than_five_complete_trials_keep_their_means(stored: list[TrialRecord]) -> None:
-    stored = [stored[0], stored[7], *stored[1:4]]
+    stored = [stored[0], stored[6], stored[7], *stored[1:3]]
     running = replace(stored[4], state=TrialState.RUNNING, values=None, runs=())
     few = [*stored[:4], running]
     assert estimated(few, study=study_of(1)) == few
     assert estimated(stored, study=study_of(1)) != stored
 
 
-def test_fewer_than_three_repeats_keep_means(stored: list[TrialRecord]) -> None:
-    few = stored[:7]
+def test_fewer_than_four_repeats_keep_means(stored: list[TrialRecord]) -> None:
+    few = [*stored[:6], stored[7]]
     assert estimated(few, study=study_of(1)) == few
-    third = [*few, stored[7]]
-    assert estimated(third, study=study_of(1))[0].measured == stored[0].values
+    assert estimated([*few, stored[6]], study=study_of(1))[0].measured == stored[0].values
 
 
 def test_estimates_lie_closer_together_than_the_means() -> None:
@@ -156,7 +159,7 @@ def test_a_store_says_and_repeats_by_estimates(
     for accuracy, seconds in first:
         complete(store, claimed(door), Values(accuracy, seconds, 10))
     assert all(one.measured is None for one in store.trials(study))
-    for again in (0.90, 0.905, 0.895):
+    for again in (0.90, 0.905, 0.895, 0.91):
         assert all(one.measured is None for one in store.trials(study))
         number, run = repeat(door, store, (again, 5.05))
         assert run == 1
@@ -174,3 +177,27 @@ def test_a_store_says_and_repeats_by_estimates(
     assert one.values == mean
     theirs = open_optuna().get_all_trials(1)
     assert [each.values[:2] for each in theirs] == [list(each) for each in first]
+
+
+def test_the_hypervolume_only_grows_though_every_trial_moves_the_estimates(
+    stored: list[TrialRecord],
+) -> None:
+    generator = random.Random(2)
+    more = [
+        trial(8 + n, [(0.94 + generator.gauss(0, 0.004), 10 + generator.gauss(0, 1.5))])
+        for n in range(12)
+    ]
+    box = study_box(study_of(1).definition, epoch_seconds=0.5)
+    study = replace(study_of(1), box=box)
+    volumes, moved = [], set()
+    for count in range(len(stored), len(stored) + len(more) + 1):
+        trials = estimated([*stored, *more][:count], study=study)
+        assert trials[0].measured is not None
+        assert trials[0].values is not None
+        moved.add(trials[0].values.accuracy)
+        volumes.append(summarise(study, trials, []).hypervolume or 0.0)
+        shown = progress(study, [replace(one, finished_at=float(one.number)) for one in trials])
+        assert shown is not None
+        assert shown.hypervolumes[-1] == pytest.approx(volumes[-1])
+    assert volumes == sorted(volumes)
+    assert len(moved) > 6

@@ -63,6 +63,7 @@ class ComparisonRow:
     Attributes:
         name: The paper's name of it.
         trial: Number of our trial; ``None`` where none is complete.
+        infeasible: Why it is on no front, if it is not.
         runs: Its whole runs.
         paired: Those whose seed the baseline was trained with too.
         reached: Those of them that reach the highest accuracy of the baseline's run.
@@ -71,6 +72,7 @@ class ComparisonRow:
 
     name: str
     trial: int | None
+    infeasible: str | None
     runs: int
     paired: int
     reached: int
@@ -192,6 +194,7 @@ def _row(
     return ComparisonRow(
         name=name,
         trial=None if own is None else own.record.number,
+        infeasible=None if own is None else own.record.infeasible,
         runs=0 if own is None else len(own.curves),
         paired=len(pairs),
         reached=sum(run.first_reaching(other.highest) is not None for run, other in pairs),

@@ -1,4 +1,4 @@
-"""What may stand for training time: measured seconds, or counts that no machine changes."""
+"""What may stand for training time: seconds, or counts that no machine changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TITLES = {
     TimeAxis.PAPER: "epochs × mean seconds per epoch (s)",
 }
 _CHOICES = {
-    TimeAxis.SECONDS: "measured seconds",
+    TimeAxis.SECONDS: "training seconds",
     TimeAxis.SAMPLES: "training images (samples)",
     TimeAxis.PAPER: "the paper's: epochs × seconds per epoch",
 }

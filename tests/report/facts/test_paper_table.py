@@ -182,6 +182,7 @@ def test_what_was_set_aside_by_hand_is_left_out(
     guess = replace(trial(FIXED, {9: 0.98}), infeasible="not better than guessing")
     table = table_of(replace(fixed, set_aside=aside), guess)
     assert table.rows[0].trial == guess.number
+    assert table.rows[0].infeasible == "not better than guessing"
 
 
 def test_the_baseline_is_not_compared_with_itself(fixed: TrialRecord) -> None:

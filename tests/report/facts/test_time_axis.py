@@ -97,7 +97,7 @@ def test_a_trial_without_values_has_no_place(records: Records) -> None:
 
 
 def test_words() -> None:
-    assert TimeAxis.SECONDS.choice == "measured seconds"
+    assert TimeAxis.SECONDS.choice == "training seconds"
     assert TimeAxis.EPOCHS.choice == TimeAxis.EPOCHS.words == "epochs"
     assert len({axis.choice for axis in TimeAxis}) == len(TimeAxis)
 

@@ -25,7 +25,7 @@
       const list = (word, numbers) => (numbers.length ? `${word} ${numbers.slice(0, 8).join(", ")}${numbers.length > 8 ? "…" : ""}` : "");
       const changes = [list("without", gone), list("with", come)].filter(Boolean).join("; ");
       note.textContent = state.get("time") === "seconds" ? ""
-        : `Front in this measure: ${changes || "the same trials"} (against measured seconds, by which tables, badges, the criteria and select go).`;
+        : `Front in this measure: ${changes || "the same trials"} (against training seconds, by which tables, badges, the criteria and select go).`;
     };
     fill();
     time.addEventListener("input", () => state.set({ time: time.value }));
