@@ -8,6 +8,9 @@ from fastrcaps_search.cli import output
 from fastrcaps_search.cli.show import opened
 from fastrcaps_search.store.comparing import comparison_row
 
+NEAR_THE_EDGE = "; the interval is approximate, p is exact"
+"""Said where only one of them leaves out that both are equally good."""
+
 
 def compare(arguments: argparse.Namespace) -> int:
     """Print how the networks of two trials differ, and how sure that is."""
@@ -34,6 +37,7 @@ def compare(arguments: argparse.Namespace) -> int:
     print(
         f"difference {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f}; "
         f"exact McNemar test: p = {row['p_value']:.2g}"
+        f"{'' if (low > 0 or high < 0) == (row['p_value'] < 0.05) else NEAR_THE_EDGE}"
     )
     print(
         f"On {images}; of these two networks, each its trial's run of highest accuracy, not of "

@@ -35,7 +35,7 @@ def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     """A row for each trial, and whether values are estimates."""
     print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
     if any("measured" in row for row in rows):
-        print("accuracy, seconds: estimates of the true means; means of the runs: --json")
+        print("accuracy: estimates of the true means; means of the runs: --json")
 
 
 def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> None:

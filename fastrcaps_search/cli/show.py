@@ -109,7 +109,8 @@ def _change(arguments: argparse.Namespace) -> None:
     number = arguments.include if arguments.exclude is None else arguments.exclude
     if (arguments.exclude is None) != (arguments.why is None):
         given = "--why" if arguments.exclude is None else "--exclude"
-        raise UsageError(f"--exclude and --why must be given together, got only {given}")
+        beside = "" if arguments.include is None else "; --include takes no reason"
+        raise UsageError(f"--exclude and --why must be given together, got only {given}{beside}")
     if number is None:
         return
     store = Store.writing(commands.location(arguments))

@@ -1,17 +1,16 @@
 """What the runs of the whole study say of the true means of each trial.
 
 Trials on or near the front were picked for the luck of their runs, so the plain means of their
-runs flatter them. Here the true means have a prior that is fitted to all trials of the study, and
-what is said of a trial is the posterior given its runs. A posterior given all that was measured,
-the trials that were not picked included, does not depend on how the picking went (Gelman et al.
-2013, Bayesian Data Analysis, section 8.2): no run has to be left out.
+accuracies flatter them. Here the true accuracies have a prior that is fitted to all trials of the
+study (:mod:`fastrcaps_search.front.groups`), and what is said of a trial is the posterior given
+its runs: each mean is drawn towards those of its group by the share of noise in it. A posterior
+given all that was measured, the trials that were not picked included, does not depend on how the
+picking went (Gelman et al. 2013, Bayesian Data Analysis, section 8.2): no run has to be left out.
 
-The columns are log seconds, and accuracy less the part of its noise that goes with that of log
-seconds: log, because a later best epoch or a slower machine makes a share of the time, not a
-number of seconds; with its part, because a run whose best epoch comes later is both longer and
-more accurate. How far runs scatter is pooled over all repeated trials, which assumes that it is
-about the same for each. The prior of each column is that of :mod:`fastrcaps_search.front.groups`;
-that of accuracies follows a line in log seconds.
+Seconds keep their means: as a rule they differ between trials by far more than from run to run,
+so that few trials are picked for lucky ones, and a prior gains nothing. How far runs scatter is
+pooled over all repeated trials, as if it were the same for each: in log seconds, because a later
+best epoch or a slower machine makes a share of the time, not a number of seconds.
 
 ``python -m tests.benchmarks.selection_bias`` measures bias and intervals on studies whose truth is
 known.
@@ -22,13 +21,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastrcaps_search.front.dominance import minimisation_view
-from fastrcaps_search.front.groups import ColumnPosterior, column_posterior, fits_prior
+from fastrcaps_search.front.groups import (
+    ColumnPosterior,
+    column_posterior,
+    fits_prior,
+    own_posterior,
+)
 from fastrcaps_search.front.samples import Sample, pooled_spread
 from fastrcaps_search.front.spread import CONFIDENCE
 
@@ -48,7 +52,7 @@ class Estimate:
     """The true mean of one value of one trial, to ``DIGITS``.
 
     Attributes:
-        value: Posterior mean; for seconds the mean of the runs, moved by that of the logarithm.
+        value: Posterior mean.
         low: 2.5 % quantile of the posterior.
         high: 97.5 % quantile.
     """
@@ -64,68 +68,41 @@ class TrueMeans:
 
     Attributes:
         points: [n, 3] means of the runs, minimised; seconds as logarithms where they scatter.
-        natural_seconds: [n] means of the runs, not as logarithms.
-        seconds: Posterior of log seconds; ``None`` where runs do not scatter in them.
-        accuracy: Posterior of accuracies less ``share`` times log seconds; ``None`` likewise.
-        share: Accuracy that comes with a log second by chance.
+        accuracy: Posterior of accuracies; ``None`` where runs do not scatter in them.
+        seconds: Posterior of log seconds; ``None`` likewise.
     """
 
     points: Array
-    natural_seconds: Array
-    seconds: ColumnPosterior | None
     accuracy: ColumnPosterior | None
-    share: float
+    seconds: ColumnPosterior | None
 
     def restricted(self, rows: NDArray[np.int64]) -> TrueMeans:
         """Return the same of some of the trials; what the others said of the study stays."""
-        return replace(
-            self,
-            points=self.points[rows],
-            natural_seconds=self.natural_seconds[rows],
-            seconds=None if self.seconds is None else self.seconds.restricted(rows),
-            accuracy=None if self.accuracy is None else self.accuracy.restricted(rows),
+        return TrueMeans(
+            self.points[rows],
+            None if self.accuracy is None else self.accuracy.restricted(rows),
+            None if self.seconds is None else self.seconds.restricted(rows),
         )
 
     def drawn(self, generator: np.random.Generator) -> Array:
         """Return [n, 3] true means, minimised."""
         means = self.points.copy()
-        if self.seconds is not None:
-            means[:, 1] = self.seconds.drawn(generator)
         if self.accuracy is not None:
             means[:, 0] = -self.accuracy.drawn(generator)
-            if self.share:
-                means[:, 0] -= self.share * means[:, 1]
+        if self.seconds is not None:
+            means[:, 1] = self.seconds.drawn(generator)
         return means
 
-    def estimates(self) -> tuple[list[Estimate], list[Estimate]]:
-        """Accuracy and training seconds of each trial.
-
-        As gaps from the means of the runs, so that of what is not moved only digits are cut.
-        """
-        accuracies, nothing = -self.points[:, 0], np.zeros(len(self.points))
-        times = (nothing, nothing, nothing)
-        more = nothing
-        if self.seconds is not None:
-            weights, gaps, variances = self.seconds.marginal()
-            gaps = gaps - self.points[:, 1]
-            times = _summed(weights, gaps, variances)
-            more = (weights * (variances + gaps**2)).sum(axis=0) - times[0] ** 2
-        fractions = (nothing, nothing, nothing)
+    def accuracies(self) -> list[Estimate]:
+        """Accuracy of each trial."""
+        means = -self.points[:, 0]
+        # As gaps from the means, so that of what is not moved only digits are cut.
+        gaps: tuple[Array, ...] = (np.zeros(len(means)),) * 3
         if self.accuracy is not None:
-            weights, gaps, variances = self.accuracy.marginal()
-            observed = accuracies - (self.share * self.points[:, 1] if self.share else 0.0)
-            gaps = gaps - observed + self.share * times[0]
-            fractions = _summed(weights, gaps, variances + self.share**2 * more)
-        columns = [_rounded(np.clip(accuracies + part, 0.0, 1.0)) for part in fractions]
-        columns += [_rounded(self.natural_seconds * np.exp(part)) for part in times]
-        # Of few trials the line may say more than was ever measured.
-        for place, means in ((0, accuracies), (len(fractions), self.natural_seconds)):
-            value, low, high = columns[place : place + 3]
-            value = _rounded(np.clip(value, means.min(), means.max()))
-            low, high = np.minimum(low, value).tolist(), np.maximum(high, value).tolist()
-            columns[place : place + 3] = value, low, high
-        rows = list(zip(*columns, strict=True))
-        return [Estimate(*row[:3]) for row in rows], [Estimate(*row[3:]) for row in rows]
+            weights, centres, variances = self.accuracy.marginal()
+            gaps = _summed(weights, centres - means, variances)
+        columns = (_rounded(np.clip(means + gap, 0.0, 1.0)) for gap in gaps)
+        return [Estimate(*row) for row in zip(*columns, strict=True)]
 
 
 def _rounded(values: Array) -> list[float]:
@@ -171,25 +148,14 @@ def _fitted(samples: tuple[Sample, ...]) -> TrueMeans | None:
         return None
     points = minimisation_view([one.values for one in samples], maximise=(True, False, False))
     runs = np.array([float(len(one.seconds)) for one in samples])
-    natural = points[:, 1].copy()
-    logarithms = np.log(natural)
-    degrees, squares = spread.degrees, spread.covariance * spread.degrees
-    seconds, share = None, 0.0
-    if squares[1, 1] > 0:
+    accuracy, seconds = None, None
+    if spread.accuracy > 0:
+        accuracy = column_posterior(-points[:, 0], runs, spread.accuracy, spread.degrees)
+    if spread.log_seconds > 0:
         # Only where noise is added: two different times may have the same logarithm.
-        points[:, 1] = logarithms
-        seconds = column_posterior(
-            logarithms, runs, float(squares[1, 1]), degrees, np.zeros(len(runs))
-        )
-        share = float(squares[0, 1] / squares[1, 1])
-        weights, means, _ = seconds.marginal()
-        logarithms = (weights * means).sum(axis=0)
-    accuracy = None
-    own = float(squares[0, 0] - share * squares[0, 1])
-    if own > 0:
-        column = -points[:, 0] - (share * points[:, 1] if share else 0.0)
-        accuracy = column_posterior(column, runs, own, degrees, logarithms)
-    return TrueMeans(points, natural, seconds, accuracy, share)
+        points[:, 1] = np.log(points[:, 1])
+        seconds = own_posterior(points[:, 1], runs, spread.log_seconds, spread.degrees)
+    return TrueMeans(points, accuracy, seconds)
 
 
 def _summed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array, Array]:

@@ -1,12 +1,11 @@
 """The true means of one measured column: noise of one variance, and one or two normal groups.
 
-The true values lie on a line over given abscissae, plus one or two normal groups: the trials that
-lead, and the rest. One normal alone would take two clusters for one wide group and correct nothing
-within them. Noise and width of the leading group are not known but averaged over a grid, weighted
-by their likelihood (Gelman et al. 2013, Bayesian Data Analysis, section 5.4: fitting them alone
-gives intervals that are too narrow). Level and line are integrated out at each grid point; the
-second group is fitted by expectation maximisation (Dempster, Laird and Rubin 1977) and weighed
-against one group by Schwarz's criterion (1978).
+The groups are the trials that lead, and the rest. One normal alone would take two clusters for one
+wide group and correct nothing within them. Noise and width of the leading group are not known but
+averaged over a grid, weighted by their likelihood (Gelman et al. 2013, Bayesian Data Analysis,
+section 5.4: fitting them alone gives intervals that are too narrow). Levels are integrated out at
+each grid point; the second group is fitted by expectation maximisation (Dempster, Laird and Rubin
+1977) and weighed against one group by Schwarz's criterion (1978).
 
 Shapes: n trials, J grid points, 2 groups.
 """
@@ -62,11 +61,9 @@ class ColumnPosterior:
         probability: [J] of each grid point.
         chances: [J, n, 2] of each trial to belong to each group.
         centres: [J, n, 2] posterior means within a group.
-        variances: [J, n, 2] with level and line of the groups known.
+        variances: [J, n, 2] with the groups' levels known.
         pulls: [J, n, 2] how far a mean follows its group, 0 to 1.
         level_variances: [J, 2] of the groups' levels.
-        slope_variances: [J] of the line's slope.
-        abscissae: [n] that the line is drawn over, centred.
     """
 
     probability: Array
@@ -75,8 +72,6 @@ class ColumnPosterior:
     variances: Array
     pulls: Array
     level_variances: Array
-    slope_variances: Array
-    abscissae: Array
 
     def restricted(self, rows: NDArray[np.int64]) -> ColumnPosterior:
         """Return the same of some of the trials."""
@@ -86,26 +81,23 @@ class ColumnPosterior:
             centres=self.centres[:, rows],
             variances=self.variances[:, rows],
             pulls=self.pulls[:, rows],
-            abscissae=self.abscissae[rows],
         )
 
     def marginal(self) -> tuple[Array, Array, Array]:
         """Weights, means and variances, [2 J, n] each, of the mixture of normals of a trial."""
-        line = self.slope_variances[:, None, None] * (self.abscissae**2)[:, None]
-        uncertain = self.variances + self.pulls**2 * (self.level_variances[:, None] + line)
+        uncertain = self.variances + self.pulls**2 * self.level_variances[:, None]
         parts = self.probability[:, None, None] * self.chances, self.centres, uncertain
-        count = len(self.abscissae)
+        count = self.chances.shape[1]
         weights, means, variances = (part.transpose(0, 2, 1).reshape(-1, count) for part in parts)
         return weights, means, variances
 
     def drawn(self, generator: np.random.Generator) -> Array:
         """Return [n] true means."""
         point = np.searchsorted(np.cumsum(self.probability)[:-1], generator.random())
-        trials = np.arange(len(self.abscissae))
+        trials = np.arange(self.chances.shape[1])
         group = (generator.random(len(trials)) >= self.chances[point, :, 0]).astype(np.int64)
         level = generator.standard_normal(2) * np.sqrt(self.level_variances[point])
-        slope = generator.standard_normal() * math.sqrt(self.slope_variances[point])
-        moved = self.pulls[point, trials, group] * (level[group] + slope * self.abscissae)
+        moved = self.pulls[point, trials, group] * level[group]
         noise = np.sqrt(self.variances[point, trials, group])
         noise *= generator.standard_normal(len(trials))
         result: Array = self.centres[point, trials, group] + moved + noise
@@ -117,28 +109,44 @@ def fits_prior(trials: int, degrees: int) -> bool:
     return trials >= FEWEST and degrees >= FEWEST_DEGREES
 
 
-def column_posterior(
-    values: Array, runs: Array, squares: float, degrees: int, abscissae: Array
-) -> ColumnPosterior:
-    """Return the posterior of a column.
+def own_posterior(values: Array, runs: Array, squares: float, degrees: int) -> ColumnPosterior:
+    """The posterior of a column from each trial's own runs; arguments as below."""
+    noises, logarithm = _noises(squares, degrees)
+    shape = (len(noises), len(values), 2)
+    return ColumnPosterior(
+        probability=_normalised(logarithm),
+        chances=np.broadcast_to([1.0, 0.0], shape),
+        centres=np.broadcast_to(values[:, None], shape),
+        variances=np.broadcast_to((noises[:, None] / runs)[..., None], shape),
+        pulls=np.zeros(shape),
+        level_variances=np.zeros((len(noises), 2)),
+    )
+
+
+def _noises(squares: float, degrees: int) -> tuple[Array, Array]:
+    """Grid of the noise, and the logarithm of the likelihood of each."""
+    noises = squares / degrees * np.exp(_NOISES * math.sqrt(2 / degrees))
+    return noises, -degrees / 2 * np.log(noises) - squares / 2 / noises
+
+
+def column_posterior(values: Array, runs: Array, squares: float, degrees: int) -> ColumnPosterior:
+    """Return the posterior of a column, with a prior where enough is known for one.
 
     Args:
         values: [n] means over the runs.
         runs: [n] numbers of runs.
         squares: Sum of the squared deviations of the runs from their trial's mean, above 0.
         degrees: Their degrees of freedom.
-        abscissae: [n] that the values may follow in a line; all equal for none.
     """
-    noises = squares / degrees * np.exp(_NOISES * math.sqrt(2 / degrees))
-    logarithm = -degrees / 2 * np.log(noises) - squares / 2 / noises
     if not fits_prior(len(values), degrees):
-        return _without_prior(values, noises[:, None] / runs, logarithm)
+        return own_posterior(values, runs, squares, degrees)
+    noises, logarithm = _noises(squares, degrees)
     # One group or two, in that order.
     grid = np.meshgrid(noises, _WIDTHS**2, [0.0, 1.0], indexing="ij")
     noise, width, second = (part.ravel() for part in grid)
     prior = np.log(_WIDTH_PRIOR)[:, None] - 1.5 * math.log(len(values)) * np.array([0.0, 1.0])
     weight = (logarithm[:, None, None] + prior).ravel()
-    fit = _Fit.of(values, abscissae - abscissae.mean(), runs, noise, width * noise, second > 0)
+    fit = _Fit.of(values, runs, noise, width * noise, second > 0)
     for steps, least in ((_FIRST_STEPS, math.exp(-_HOPELESS)), (_STEPS, _LEAST_WEIGHT)):
         for _ in range(steps):
             fit.step()
@@ -149,22 +157,6 @@ def column_posterior(
     return fit.posterior(probability[kept] / probability[kept].sum())
 
 
-def _without_prior(values: Array, noise: Array, logarithm: Array) -> ColumnPosterior:
-    """The posterior of [n] values of so much noise [J, n], from their own runs alone."""
-    shape = (*noise.shape, 2)
-    nothing = np.zeros((len(noise), 2))
-    return ColumnPosterior(
-        probability=_normalised(logarithm),
-        chances=np.broadcast_to([1.0, 0.0], shape),
-        centres=np.broadcast_to(values[:, None], shape),
-        variances=np.broadcast_to(noise[..., None], shape),
-        pulls=np.zeros(shape),
-        level_variances=nothing,
-        slope_variances=nothing[:, 0],
-        abscissae=np.zeros(len(values)),
-    )
-
-
 def _normalised(logarithm: Array) -> Array:
     weight = np.exp(logarithm - logarithm.max())
     result: Array = weight / weight.sum()
@@ -173,76 +165,60 @@ def _normalised(logarithm: Array) -> Array:
 
 @dataclass(slots=True, eq=False)
 class _Fit:
-    """Groups and line at each grid point, by expectation maximisation.
+    """Groups at each grid point, by expectation maximisation.
 
     Attributes:
         values: [n, 1].
-        line: [n, 1] abscissae, centred.
         noise: [J, n, 1] variances of the means.
         least: [J] variance of the second group at the narrowest.
         widths: [J, 2] variances of the groups.
         shares: [J, 2] of the groups.
         levels: [J, 2] of the groups.
-        slopes: [J] of the line.
     """
 
     values: Array
-    line: Array
     noise: Array
     least: Array
     widths: Array
     shares: Array
     levels: Array
-    slopes: Array
 
     @classmethod
     def of(
         cls,
         values: Array,
-        line: Array,
         runs: Array,
         noise: Array,
         width: Array,
         second: NDArray[np.bool_],
     ) -> _Fit:
         """Fit [n] values of so many runs; noise, width [J], and whether there are two groups."""
-        square = float(line @ line)
-        slope = float(line @ values) / square if square else 0.0
-        rest = values - slope * line
-        count = len(noise)
         alone = np.array([[1.0, 0.0], [0.5, 0.5]])
-        first = np.quantile(rest, [0.75, 0.25])
+        first = np.quantile(values, [0.75, 0.25])
         return cls(
             values=values[:, None],
-            line=line[:, None],
             noise=(noise[:, None] / runs)[..., None],
             least=_NARROWEST**2 * noise,
-            widths=np.column_stack([width, np.maximum(rest.var() / 4, _NARROWEST**2 * noise)]),
+            widths=np.column_stack([width, np.maximum(values.var() / 4, _NARROWEST**2 * noise)]),
             shares=alone[second.astype(np.int64)],
-            levels=np.where(second[:, None], first, rest.mean()),
-            slopes=np.full(count, slope),
+            levels=np.where(second[:, None], first, values.mean()),
         )
 
     def restricted(self, kept: NDArray[np.bool_]) -> _Fit:
         """Return the same at some of the grid points."""
-        names = ("noise", "least", "widths", "shares", "levels", "slopes")
+        names = ("noise", "least", "widths", "shares", "levels")
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def step(self) -> None:
-        """Fit groups and line once more, given how likely each trial is of each group."""
+        """Fit the groups once more, given how likely each trial is of each."""
         chances, _ = self._chances()
         total = self.widths[:, None] + self.noise
         sure = chances / total
-        rest = self.values - self.slopes[:, None, None] * self.line
-        self.levels = (sure * rest).sum(axis=1) / np.maximum(sure.sum(axis=1), 1e-300)
-        if self.line.any():
-            rest = self.values - self.levels[:, None]
-            slopes = (sure * self.line * rest).sum(axis=(1, 2))
-            self.slopes = slopes / (sure * self.line**2).sum(axis=(1, 2))
+        self.levels = (sure * self.values).sum(axis=1) / np.maximum(sure.sum(axis=1), 1e-300)
         self.shares = chances.mean(axis=1)
         # The width of the first group is that of the grid.
         second = sure[..., 1] / total[..., 1]
-        rest = self.values - self.slopes[:, None, None] * self.line - self.levels[:, None]
+        rest = self.values - self.levels[:, None]
         excess = (second * (rest[..., 1] ** 2 - self.noise[..., 0])).sum(axis=1)
         found = excess / np.maximum(second.sum(axis=1), 1e-300)
         self.widths[:, 1] = np.maximum(found, self.least)
@@ -250,7 +226,7 @@ class _Fit:
     def _chances(self) -> tuple[Array, Array]:
         """Chances [J, n, 2] of the groups, and the logarithm [J] of the likelihood."""
         total = self.widths[:, None] + self.noise
-        rest = self.values - self.slopes[:, None, None] * self.line - self.levels[:, None]
+        rest = self.values - self.levels[:, None]
         with np.errstate(divide="ignore"):
             logarithm = np.log(self.shares)[:, None] - (np.log(total) + rest**2 / total) / 2
         most = logarithm.max(axis=2, keepdims=True)
@@ -259,12 +235,10 @@ class _Fit:
         return chances / whole, (np.log(whole) + most).sum(axis=(1, 2))
 
     def evidence(self) -> Array:
-        """Logarithm [J] of the likelihood with level and line integrated out (but a constant)."""
+        """Logarithm [J] of the likelihood with the levels integrated out (but a constant)."""
         chances, logarithm = self._chances()
         sure = chances / (self.widths[:, None] + self.noise)
         logarithm -= np.log(sure.sum(axis=(1, 2))) / 2
-        if self.line.any():
-            logarithm -= np.log((sure * self.line**2).sum(axis=(1, 2))) / 2
         return logarithm
 
     def posterior(self, probability: Array) -> ColumnPosterior:
@@ -273,18 +247,12 @@ class _Fit:
         total = self.widths[:, None] + self.noise
         sure = chances / total
         pulls = self.noise / total
-        fitted = self.slopes[:, None, None] * self.line + self.levels[:, None]
-        slopes = np.zeros(len(probability))
-        if self.line.any():
-            slopes = 1 / (sure * self.line**2).sum(axis=(1, 2))
         return ColumnPosterior(
             probability=probability,
             chances=chances,
-            centres=self.values + pulls * (fitted - self.values),
+            centres=self.values + pulls * (self.levels[:, None] - self.values),
             variances=self.noise * (1 - pulls),
             pulls=pulls,
             # A group without trials has no level, and nothing belongs to it.
             level_variances=1 / np.maximum(sure.sum(axis=1), 1 / total.max(axis=1)),
-            slope_variances=slopes,
-            abscissae=self.line[:, 0],
         )

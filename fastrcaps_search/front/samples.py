@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fastrcaps_search.front.spread import deviations
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +59,18 @@ class Sample:
         return fmean(self.accuracies), fmean(self.seconds), self.parameters
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class PooledSpread:
     """How runs of one trial scatter, over all repeated trials.
 
     Attributes:
-        covariance: [2, 2] float64, of accuracy and the natural logarithm of training seconds. Its
-            correlation is drawn towards 0 by ``degrees / (degrees + 1)``, as from one degree it
-            always comes out as -1 or 1.
+        accuracy: Sum of the squared deviations of accuracies from their trial's mean.
+        log_seconds: That of the natural logarithms of training seconds.
         degrees: Degrees of freedom: the runs of repeated trials less one per trial.
     """
 
-    covariance: NDArray[np.float64]
+    accuracy: float
+    log_seconds: float
     degrees: int
 
 
@@ -89,16 +83,16 @@ def pooled_spread(samples: Sequence[Sample]) -> PooledSpread | None:
     Returns:
         None where no trial has two runs.
     """
-    gaps: list[tuple[float, float]] = []
-    degrees = 0
-    for sample in samples:
-        if len(sample.seconds) > 1 and sample.finite:
-            logarithms = [math.log(seconds) for seconds in sample.seconds]
-            gaps += zip(deviations(sample.accuracies), deviations(logarithms), strict=True)
-            degrees += len(logarithms) - 1
-    if not degrees:
+    known = [sample for sample in samples if len(sample.seconds) > 1 and sample.finite]
+    if not known:
         return None
-    rows = np.array(gaps)
-    covariance = rows.T @ rows / degrees
-    covariance[[0, 1], [1, 0]] *= degrees / (degrees + 1)
-    return PooledSpread(covariance, degrees)
+    logarithms = [[math.log(seconds) for seconds in sample.seconds] for sample in known]
+    return PooledSpread(
+        accuracy=_squares(sample.accuracies for sample in known),
+        log_seconds=_squares(logarithms),
+        degrees=sum(len(sample.seconds) - 1 for sample in known),
+    )
+
+
+def _squares(columns: Iterable[Sequence[float]]) -> float:
+    return math.fsum(gap * gap for column in columns for gap in deviations(column))

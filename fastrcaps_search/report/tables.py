@@ -30,7 +30,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     ``false`` and what is not known is empty.
     """
     used = [name for name in PARAMETER_NAMES if any(name in row["params"] for row in rows)]
-    measured = MEASURED if any("measured" in row for row in rows) else ()
+    measured = ("accuracy",) if any("measured" in row for row in rows) else ()
     spreads = SPREADS if any("spread" in row for row in rows) else ()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -108,8 +108,9 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
         if trial.infeasible is not None:
             why = f"the trial is infeasible ({trial.infeasible}), and no front wants its network"
         raise UsageError(
-            f"--run must be a run of trial {trial.number} whose network is kept ({known}), "
-            f"got {'none' if index is None else index}; {why}"
+            f"{'trial' if index is None else '--run'} must be "
+            f"{'one' if index is None else f'a run of trial {trial.number}'} whose network is "
+            f"kept ({known}), got {trial.number if index is None else index}; {why}"
         )
     return sorted(found, key=lambda run: (-(run.accuracy or 0.0), run.run))
 

@@ -136,7 +136,7 @@ class WorkerProcess:
         except OSError as error:
             raise DiskError(
                 f"{spec.log.parent} must be a folder that can be written, got: "
-                f"{error.strerror}; mend it, or name another database with --storage"
+                f"{error.strerror}; mend it, or name another with --files"
             ) from error
         with log:
             self.process = subprocess.Popen(

@@ -23,7 +23,7 @@ from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 
-OPTUNA_TABLE = "studies"
+OPTUNA_TABLES = {"studies", "study_directions", "version_info"}
 FIRST_WAIT_SECONDS = 300.0
 """Longest wait for others that enter: each makes the tables, or sees that they are there."""
 FIRST_IDLE_SECONDS = 60.0
@@ -119,7 +119,7 @@ def _check_ours(location: Location) -> None:
             tables = set(sqlalchemy.inspect(engine).get_table_names())
     finally:
         engine.dispose()
-    if tables and not tables & {OPTUNA_TABLE, schema.versions.name}:
+    if tables and schema.versions.name not in tables and not tables >= OPTUNA_TABLES:
         raise WrongStoreError(
             f"{location.shown} must be a database of fastrcaps-search or Optuna, "
             f"got one with the tables {', '.join(sorted(tables)[:5])}; choose another --storage"

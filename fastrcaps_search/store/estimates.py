@@ -2,7 +2,7 @@
 
 The one rule that front, choice, tables, page and files share. As long as every feasible trial has
 the ``runs_per_trial`` runs that were planned for all, no run was given by results, and values are
-the means of the runs. Once results gave some trial one more, the values of every feasible trial
+the means of the runs. Once results gave some trial one more, the accuracies of all feasible trials
 are estimates, with their intervals, and the means of the runs stand beside them as ``measured``.
 Fewer than five feasible trials say too little of one another, and fewer than four second or later
 runs too little of how runs scatter: they leave means.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord
 
 if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate
@@ -43,9 +43,9 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
     means = known_means(list(finite.values()))
     if means is None:
         return list(trials)
-    found = dict(zip(finite, zip(*means.estimates(), strict=True), strict=True))
+    found = dict(zip(finite, means.accuracies(), strict=True))
     return [
-        _with(trial, *found[trial.number]) if trial.number in found else trial for trial in trials
+        _with(trial, found[trial.number]) if trial.number in found else trial for trial in trials
     ]
 
 
@@ -68,20 +68,17 @@ def sample_of(trial: TrialRecord) -> Sample | None:
     )
 
 
-def _with(trial: TrialRecord, accuracy: Estimate, seconds: Estimate) -> TrialRecord:
-    measured = trial.means
+def _with(trial: TrialRecord, accuracy: Estimate) -> TrialRecord:
+    measured, runs = trial.means, trial.accuracy_spread
     if measured is None:
         return trial
     return replace(
         trial,
-        values=Values(accuracy.value, seconds.value, measured.parameters),
+        values=replace(measured, accuracy=accuracy.value),
         measured=measured,
-        accuracy_spread=_spread(trial.accuracy_spread, accuracy),
-        seconds_spread=_spread(trial.seconds_spread, seconds),
+        accuracy_spread=Spread(
+            None if runs is None else runs.deviation,
+            max(accuracy.value - accuracy.low, accuracy.high - accuracy.value),
+            interval=(accuracy.low, accuracy.high),
+        ),
     )
-
-
-def _spread(runs: Spread | None, estimate: Estimate) -> Spread:
-    deviation = None if runs is None else runs.deviation
-    margin = (estimate.high - estimate.low) / 2
-    return Spread(deviation, margin, interval=(estimate.low, estimate.high))

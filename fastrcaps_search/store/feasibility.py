@@ -27,7 +27,7 @@ def infeasible_reason(
         return GUESSING
     least = definition.min_accuracy
     if least is not None and values.accuracy < least:
-        return f"accuracy below the study's min_accuracy {100 * least:.2f} %"
+        return f"accuracy below the study's min_accuracy {100 * least:.6g} %"
     return None
 
 

@@ -152,7 +152,8 @@ class Spread:
 
     Attributes:
         deviation: Standard deviation of the runs (with n - 1); ``None`` for one run.
-        margin: Half the width of the 95 % interval: of the mean (Student's t), or of the estimate.
+        margin: From the value to the farther end of its 95 % interval: of the mean (Student's t),
+            or of the estimate.
         interval: That of an estimate, which need not lie evenly about it.
     """
 
@@ -165,6 +166,10 @@ class Spread:
         if self.interval is not None:
             return self.interval
         return max(mean - self.margin, 0.0), min(mean + self.margin, most)
+
+    def reach(self, mean: float, most: float = math.inf) -> float:
+        """From the value to the farther of these ends."""
+        return max(abs(end - mean) for end in self.ends(mean, most))
 
 
 @dataclass(frozen=True, slots=True)

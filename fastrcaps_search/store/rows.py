@@ -11,7 +11,6 @@ from typing import Any
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialRecord, TrialState
-from fastrcaps_search.store.spreads import MEASURED
 from fastrcaps_search.store.summary import front_numbers
 from fastrcaps_search.store.sureness import probabilities
 
@@ -79,7 +78,7 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
         "device": trial.device,
     }
     if trial.measured is not None:
-        row["measured"] = {name: getattr(trial.measured, name) for name in MEASURED}
+        row["measured"] = {"accuracy": trial.measured.accuracy}
     spreads = _spreads(trial)
     if spreads:
         row["spread"] = spreads
@@ -109,7 +108,7 @@ def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
     return {
         name: {
             "deviation": spread.deviation,
-            "margin": spread.margin,
+            "margin": spread.reach(value, most),
             **dict(zip(("low", "high"), spread.ends(value, most), strict=True)),
         }
         for name, (spread, value, most) in columns.items()

@@ -135,8 +135,7 @@ def estimates(samples: tuple[Sample, ...]) -> tuple[list[Estimate], list[float]]
     """What the product says."""
     means = true_means(samples)
     assert means is not None
-    accuracies, seconds = means.estimates()
-    return accuracies, [one.value for one in seconds]
+    return means.accuracies(), [one.values[1] for one in samples]
 
 
 METHODS: dict[str, Callable[[tuple[Sample, ...]], tuple[list[Estimate], list[float]]]] = {

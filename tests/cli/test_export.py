@@ -145,7 +145,7 @@ def test_a_failed_trial_is_refused_with_its_reason(
     assert failed.returncode == 2
     assert "got trial 1, which is failed (diverged at epoch 2)" in failed.stderr
     # This one is complete by its values, but no run of it has ended.
-    assert "whose network is kept (none), got none" in call(*flags, "0").stderr
+    assert "trial must be one whose network is kept (none), got 0" in call(*flags, "0").stderr
     assert not (tmp_path / "a").exists()
 
 

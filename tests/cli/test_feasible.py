@@ -120,7 +120,7 @@ def test_where_nothing_is_feasible_select_and_export_exit_with_3(
         (("--why", "x"), "--exclude and --why must be given together, got only --why"),
         (
             ("--include", "1", "--why", "x"),
-            "--exclude and --why must be given together, got only --why",
+            "--exclude and --why must be given together, got only --why; --include takes no reason",
         ),
         (
             ("--exclude", "9", "--why", "x"),
@@ -186,7 +186,7 @@ def test_a_network_that_was_not_kept_for_guessing_is_not_promised(call: Cli, sto
     done = call("export", "--study", "tiny", "--trial", "0", "--out", "out")
     assert done.returncode == 2
     assert done.stderr.endswith(
-        "got none; the trial is infeasible (not better than guessing), and no front wants its "
+        "got 0; the trial is infeasible (not better than guessing), and no front wants its "
         "network\n"
     )
 

@@ -81,6 +81,15 @@ class TestEntering:
         with pytest.raises(Exception, match="studies"):
             sql("select * from studies")
 
+    def test_a_table_named_as_one_of_optunas_makes_it_no_less_something_else(
+        self, location: Location, definition: StudyDefinition, sql: Sql
+    ) -> None:
+        sql("create table studies (name text)")
+        with pytest.raises(WrongStoreError, match="got one with the tables studies"):
+            enter_study(location, definition, seed=None, budget=4)
+        with pytest.raises(Exception, match="trials"):
+            sql("select * from trials")
+
     @pytest.mark.parametrize("location", ["sqlite"], indirect=True)
     def test_a_file_that_is_no_database_is_left_alone(
         self, location: Location, definition: StudyDefinition

@@ -69,7 +69,7 @@ class TestReason:
             return infeasible_reason(strict, Values(accuracy, 1.0, 1), None)
 
         assert reason(0.1) == "not better than guessing"
-        assert reason(0.9699) == "accuracy below the study's min_accuracy 97.00 %"
+        assert reason(0.9699) == "accuracy below the study's min_accuracy 97 %"
         assert reason(0.97) is None
 
     def test_who_set_it_aside_and_why_comes_first(self, strict: StudyDefinition) -> None:

@@ -50,10 +50,10 @@ NOTHING: Mapping[TimeAxis, float] = MappingProxyType({})
 def positions(trial: TrialRecord) -> Mapping[TimeAxis, float]:
     """Training time of a complete trial in every measure that its epochs give.
 
-    Seconds are the trial's value, which may be an estimate. The others are means over its runs
-    with a result: a repeat that is under way or has failed counts for nothing. The paper's
-    measure is the epoch of the highest accuracy times the run's mean seconds per epoch, over all
-    its epochs (FasTrCaps, section IV), which for a growing batch is not the sum up to that epoch.
+    Means over its runs with a result: a repeat that is under way or has failed counts for
+    nothing. The paper's measure is the epoch of the highest accuracy times the run's mean seconds
+    per epoch, over all its epochs (FasTrCaps, section IV), which for a growing batch is not the
+    sum up to that epoch.
     """
     if trial.values is None:
         return NOTHING

@@ -112,8 +112,7 @@ report.card = (() => {
     const margin = (name, format) => (spread[name] ? ` ± ${format(spread[name].margin)}` : "");
     const { measured } = trial.row;
     const of = trial.row.runs > 1 ? `mean of ${trial.row.runs} runs` : measured ? "its run" : "";
-    const mean = (name, format) => (!of ? ""
-      : measured ? ` (estimate; ${of} ${format(measured[name])})` : ` (${of})`);
+    const mean = !of ? "" : measured ? ` (estimate; ${of} ${percent(measured.accuracy)})` : ` (${of})`;
     const reach = (found, format) => (found ? ` (runs ${format(found[0])} to ${format(found[1])})` : "");
     const distinct = (of) => [...new Set(runs.map(of).filter(known))].join(", ");
     return [
@@ -128,13 +127,13 @@ report.card = (() => {
       ...pair("decoder", params.decoder),
       ...pair("shared weights", known(params.weight_sharing) ? (params.weight_sharing ? "yes" : "no") : ""),
       ...pair("accuracy", known(values.accuracy)
-        ? percent(values.accuracy) + margin("accuracy", (part) => (100 * part).toFixed(2)) + mean("accuracy", percent) : ""),
+        ? percent(values.accuracy) + margin("accuracy", (part) => (100 * part).toFixed(2)) + mean : ""),
       ...pair("each run", accuracies.length > 1 ? accuracies.map(percent).join(", ") : ""),
       ...runs.flatMap((run, index) => pair(`run ${index + 1} failed`, run.failure)),
       ...pair("test accuracy", known(test) ? percent(test) : ""),
       ...pair("training time", known(values.training_seconds)
         ? `${seconds(values.training_seconds)} s${margin("training_seconds",
-          (part) => seconds(part, values.training_seconds))}${measured ? mean("training_seconds", seconds) : ""}${reach(ranges.training_seconds, seconds)}` : ""),
+          (part) => seconds(part, values.training_seconds))}${reach(ranges.training_seconds, seconds)}` : ""),
       ...pair("parameters", known(values.parameters) ? count(values.parameters) : ""),
       ...pair("best epoch", known(positions.epochs) ? count(positions.epochs) : ""),
       ...pair("samples", known(positions.samples) ? `${count(positions.samples)} up to the best epoch` : ""),

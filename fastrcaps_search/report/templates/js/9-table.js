@@ -142,8 +142,7 @@ report.table = (() => {
     const has = report.trials.some(({ row }) => "spread" in row);
     const spreads = !has ? [] : ["accuracy", "training_seconds"].flatMap((name) =>
       ["deviation", "margin", "low", "high"].map((part) => [name, part]));
-    const measured = !report.trials.some(({ row }) => "measured" in row)
-      ? [] : ["accuracy", "training_seconds"];
+    const measured = report.trials.some(({ row }) => "measured" in row) ? ["accuracy"] : [];
     const heads = [
       "trial", "state", ...used.map((key) => `params.${key}`), "values.accuracy",
       "values.training_seconds", "values.parameters",
