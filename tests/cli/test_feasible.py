@@ -120,7 +120,8 @@ def test_where_nothing_is_feasible_select_and_export_exit_with_3(
         (("--why", "x"), "--exclude and --why must be given together, got only --why"),
         (
             ("--include", "1", "--why", "x"),
-            "--exclude and --why must be given together, got only --why; --include takes no reason",
+            "--exclude and --why must be given together, got only --why; "
+            "--include takes no reason",
         ),
         (
             ("--exclude", "9", "--why", "x"),
