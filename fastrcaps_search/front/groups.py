@@ -27,10 +27,10 @@ FEWEST = 5
 """Trials from which a prior is fitted; below, their own runs are all that is known."""
 
 FEWEST_DEGREES = 4
-"""Runs, less one per trial, from which a prior is fitted. With fewer the noise is hardly known: after
-one repeat estimates would be further from the truth than means are, and up to three their 95 %
-intervals would hold 85 to 92 % (``python -m tests.benchmarks.selection_bias --made 1 --degrees
-1``)."""
+"""Runs, less one per trial, from which a prior is fitted. With fewer the noise is hardly known:
+after one repeat estimates would be further from the truth than means are, and up to three their
+95 % intervals would hold 85 to 92 % (``python -m tests.benchmarks.selection_bias --made 1
+--degrees 1``)."""
 
 _NOISES = np.linspace(-2.2, 2.2, 5)
 """Grid of the noise: log variance less that of the pooled one, in its standard errors."""
