@@ -132,10 +132,10 @@ def find_rates(
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.training.rate_range import find_rates as found
 
-    location = chosen_location(storage)
-    definition = asked_study(study, location) if isinstance(study, str) else study
+    if isinstance(study, str):
+        study = asked_study(study, chosen_location(storage))
     folder = None if data_dir is None else Path(data_dir)
-    return found(definition, folder=folder, device=device, seed=seed, steps=steps)
+    return found(study, folder=folder, device=device, seed=seed, steps=steps)
 
 
 def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def _seconds(row: dict[str, Any]) -> str:
 
 
 def _margin(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
-    """What the 95 % interval reaches to each side of the mean, where there are several runs."""
+    """How far the 95 % interval reaches from the value, where there is one."""
     spread = row.get("spread", {}).get(name)
     if spread is None:
         return ""

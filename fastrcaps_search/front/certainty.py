@@ -5,7 +5,8 @@ The runs of a trial differ by chance. Here the true means are drawn many times f
 is its probability.
 
 What the draws do not know: runs of two trials that share a seed may scatter together, which makes
-their difference surer than is said here. And from one to three repeats the scatter is a guess:
+their difference surer than is said here; nor that accuracy and seconds of a run scatter together.
+And from one to three repeats the scatter is a guess:
 there, trials said to be at 0.9 may be at 0.8.
 """
 

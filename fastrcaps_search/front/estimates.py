@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,18 +70,22 @@ class TrueMeans:
         points: [n, 3] means of the runs, minimised; seconds as logarithms where they scatter.
         accuracy: Posterior of accuracies; ``None`` where runs do not scatter in them.
         seconds: Posterior of log seconds; ``None`` likewise.
+        has_prior: Whether enough is known for one, of accuracies; else the means of the runs say
+            it all.
     """
 
     points: Array
     accuracy: ColumnPosterior | None
     seconds: ColumnPosterior | None
+    has_prior: bool
 
     def restricted(self, rows: NDArray[np.int64]) -> TrueMeans:
         """Return the same of some of the trials; what the others said of the study stays."""
-        return TrueMeans(
-            self.points[rows],
-            None if self.accuracy is None else self.accuracy.restricted(rows),
-            None if self.seconds is None else self.seconds.restricted(rows),
+        return replace(
+            self,
+            points=self.points[rows],
+            accuracy=None if self.accuracy is None else self.accuracy.restricted(rows),
+            seconds=None if self.seconds is None else self.seconds.restricted(rows),
         )
 
     def drawn(self, generator: np.random.Generator) -> Array:
@@ -123,13 +127,6 @@ def true_means(samples: Sequence[Sample]) -> TrueMeans | None:
     return None if found is None else found.restricted(np.argsort(order))
 
 
-def known_means(samples: Sequence[Sample]) -> TrueMeans | None:
-    """Return the same where there is a prior; else None, for the means of the runs say it all."""
-    spread = pooled_spread(samples)
-    fits = spread is not None and fits_prior(len(samples), spread.degrees)
-    return true_means(samples) if fits else None
-
-
 def in_order(samples: Sequence[Sample]) -> list[int]:
     """One order for all ways to list the trials: that of seconds."""
 
@@ -148,14 +145,16 @@ def _fitted(samples: tuple[Sample, ...]) -> TrueMeans | None:
         return None
     points = minimisation_view([one.values for one in samples], maximise=(True, False, False))
     runs = np.array([float(len(one.seconds)) for one in samples])
+    has_prior = fits_prior(len(samples), spread.degrees)
     accuracy, seconds = None, None
     if spread.accuracy > 0:
-        accuracy = column_posterior(-points[:, 0], runs, spread.accuracy, spread.degrees)
+        posterior = column_posterior if has_prior else own_posterior
+        accuracy = posterior(-points[:, 0], runs, spread.accuracy, spread.degrees)
     if spread.log_seconds > 0:
         # Only where noise is added: two different times may have the same logarithm.
         points[:, 1] = np.log(points[:, 1])
         seconds = own_posterior(points[:, 1], runs, spread.log_seconds, spread.degrees)
-    return TrueMeans(points, accuracy, seconds)
+    return TrueMeans(points, accuracy, seconds, has_prior)
 
 
 def _summed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array, Array]:

@@ -112,7 +112,7 @@ def fits_prior(trials: int, degrees: int) -> bool:
 
 def own_posterior(values: Array, runs: Array, squares: float, degrees: int) -> ColumnPosterior:
     """The posterior of a column from each trial's own runs; arguments as below."""
-    noises, logarithm = _noises(squares, degrees)
+    noises, logarithm = _noise_grid(squares, degrees)
     shape = (len(noises), len(values), 2)
     return ColumnPosterior(
         probability=_normalised(logarithm),
@@ -124,14 +124,14 @@ def own_posterior(values: Array, runs: Array, squares: float, degrees: int) -> C
     )
 
 
-def _noises(squares: float, degrees: int) -> tuple[Array, Array]:
+def _noise_grid(squares: float, degrees: int) -> tuple[Array, Array]:
     """Grid of the noise, and the logarithm of the likelihood of each."""
     noises = squares / degrees * np.exp(_NOISES * math.sqrt(2 / degrees))
     return noises, -degrees / 2 * np.log(noises) - squares / 2 / noises
 
 
 def column_posterior(values: Array, runs: Array, squares: float, degrees: int) -> ColumnPosterior:
-    """Return the posterior of a column, with a prior where enough is known for one.
+    """Return the posterior of a column under a prior that is fitted to it.
 
     Args:
         values: [n] means over the runs.
@@ -139,9 +139,7 @@ def column_posterior(values: Array, runs: Array, squares: float, degrees: int) -
         squares: Sum of the squared deviations of the runs from their trial's mean, above 0.
         degrees: Their degrees of freedom.
     """
-    if not fits_prior(len(values), degrees):
-        return own_posterior(values, runs, squares, degrees)
-    noises, logarithm = _noises(squares, degrees)
+    noises, logarithm = _noise_grid(squares, degrees)
     # One group or two, in that order.
     grid = np.meshgrid(noises, _WIDTHS**2, [0.0, 1.0], indexing="ij")
     noise, width, second = (part.ravel() for part in grid)

@@ -105,7 +105,7 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
             "networks of trials well behind the front are removed; `run --repeat-front R` trains "
             "those that are on it now again"
         )
-        if trial.infeasible is not None:
+        if trial.infeasible is not None and not kept:
             why = f"the trial is infeasible ({trial.infeasible}), and no front wants its network"
         raise UsageError(
             f"{'trial' if index is None else '--run'} must be "

@@ -25,7 +25,7 @@ LEAST_SECONDS = 1e-9
 
 
 def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[TrialRecord]:
-    """The trials with estimates for values, where some were picked for more runs.
+    """The trials with estimates for accuracies, where some were picked for more runs.
 
     Args:
         trials: All trials of the study, as they are stored.
@@ -37,11 +37,11 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
     if not any(len(trial.results) > planned for trial in known):
         return list(trials)
     # Numpy takes a moment to import; most studies have not been repeated.
-    from fastrcaps_search.front.estimates import known_means
+    from fastrcaps_search.front.estimates import true_means
 
     finite = {number: sample for number, sample in samples.items() if sample.finite}
-    means = known_means(list(finite.values()))
-    if means is None:
+    means = true_means(list(finite.values()))
+    if means is None or not means.has_prior:
         return list(trials)
     found = dict(zip(finite, means.accuracies(), strict=True))
     return [

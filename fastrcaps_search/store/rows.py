@@ -53,9 +53,9 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
 
     ``values`` always has its three keys, which are null while there is no value. ``runs`` is
     the number of runs that gave the values; while there are none, of those that were begun.
-    ``measured`` is there where the values are estimates: the means of the runs. ``spread`` is
-    there for two runs and more, and with estimates: for accuracy and seconds the standard
-    deviation of the runs (null for one), and the 95 % interval. ``front_probability`` of a
+    ``measured`` is there where the accuracy is an estimate: the mean of the runs. ``spread`` is
+    there for two runs and more, and, of the accuracy, with estimates: the standard deviation of
+    the runs (null for one), and the 95 % interval. ``front_probability`` of a
     feasible trial is null where nothing was repeated. ``feasible`` of a complete trial says
     whether it may be on the front. ``test_accuracy`` is there when it is known, ``reason`` when
     the trial failed or is infeasible, ``set_aside`` (``by``, ``host``, ``why``, ``at``) when it

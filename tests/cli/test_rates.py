@@ -73,12 +73,12 @@ def test_what_it_refuses_in_one_line(cli: Cli, flags: tuple[str, ...], message: 
 
 
 def test_a_stored_study_goes_by_its_name(
-    call: Cli, tmp_path: Path, store_study: Callable[..., None]
+    cli: Cli, tmp_path: Path, store_study: Callable[..., None]
 ) -> None:
     (tmp_path / "empty").mkdir()
     flags = ("rates", "--study", "tiny", "--data-dir", "empty")
-    assert 'study "tiny" must be a study file or one of' in call(*flags).stderr
+    assert 'study "tiny" must be a study file or one of' in cli(*flags).stderr
     store_study(tmp_path / "other.db", [])
-    done = call(*flags, "--storage", "other.db")
+    done = cli(*flags, "--storage", "other.db")
     assert "must be a study file" not in done.stderr
     assert "empty" in done.stderr

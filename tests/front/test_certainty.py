@@ -330,6 +330,7 @@ def test_of_trials_said_to_be_at_0_8_about_0_8_are_on_the_front(
         assert np.count_nonzero(chosen) >= 40
         return float(true_rows[chosen].mean())
 
+    # Up to 0.1 too low, as the draws do not know that accuracy and seconds scatter together.
     assert 0.7 <= share(0.7, 0.9) <= 0.92
     assert 0.38 <= share(0.4, 0.6) <= 0.67
     assert 0.1 <= share(0.1, 0.3) <= 0.32

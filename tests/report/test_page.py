@@ -246,11 +246,11 @@ def test_sections_come_with_what_they_say(
 
 def test_a_page_of_estimates_says_what_are_means_and_what_are_not(records: Records) -> None:
     stored = stored_of("repeated", records)
-    words = "mean over the trial's runs", "estimates from all runs", "means over all runs"
+    words = "mean over the trial's runs", "Accuracies are estimates", "means over all runs"
     text = page(view_of(stored.study, stored.trials))
     assert [each in text for each in words] == [False, False, True]
     text = page(view_of(stored.study, estimated(stored.trials, study=stored.study)))
-    assert [each in text for each in words] == [True, True, False]
+    assert [each in text for each in words] == [True, True, True]
 
 
 def css_colours() -> list[dict[str, str]]:

@@ -233,6 +233,11 @@ def test_the_card_draws_curve_and_schedules(page: Page, records: Records) -> Non
     expect(page.locator("#card-curve .points path.point")).to_have_count(5)
     trial = records.trials()[9]
     expected = [epoch.metrics.accuracy for epoch in trial.epochs]
+    # The curve of the trial before stands there until this one is drawn.
+    page.wait_for_function(
+        "y => Math.abs(document.getElementById('card-curve').data[0].y[0] - y) < 1e-4",
+        arg=expected[0],
+    )
     assert drawn(page, "card-curve")[0] == [1, 2, 3, 4, 5]
     assert drawn(page, "card-curve")[1] == pytest.approx(expected, abs=1.1e-5)
     page.locator("[data-by=seconds]").click()

@@ -139,7 +139,7 @@ class ReportView:
 
     @property
     def estimated(self) -> bool:
-        """Whether values are estimates, some trials having been picked for more runs."""
+        """Whether accuracies are estimates, some trials having been picked for more runs."""
         return any(trial.record.measured is not None for trial in self.trials)
 
     @property
