@@ -34,10 +34,11 @@ def compare(arguments: argparse.Namespace) -> int:
         ],
     )
     difference, low, high = (100 * row[key] for key in ("difference", "low", "high"))
+    agree = (low > 0 or high < 0) == (row["p_value"] < 0.05)
     print(
         f"difference {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f}; "
         f"exact McNemar test: p = {row['p_value']:.2g}"
-        f"{'' if (low > 0 or high < 0) == (row['p_value'] < 0.05) else NEAR_THE_EDGE}"
+        f"{'' if agree else NEAR_THE_EDGE}"
     )
     print(
         f"On {images}; of these two networks, each its trial's run of highest accuracy, not of "

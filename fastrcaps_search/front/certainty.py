@@ -6,8 +6,7 @@ is its probability.
 
 What the draws do not know: runs of two trials that share a seed may scatter together, which makes
 their difference surer than is said here; nor that accuracy and seconds of a run scatter together.
-And from one to three repeats the scatter is a guess:
-there, trials said to be at 0.9 may be at 0.8.
+From one to three repeats the scatter is a guess: there, what is said to be at 0.9 may be at 0.8.
 """
 
 from __future__ import annotations

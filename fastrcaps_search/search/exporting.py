@@ -107,11 +107,10 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
         )
         if trial.infeasible is not None and not kept:
             why = f"the trial is infeasible ({trial.infeasible}), and no front wants its network"
-        raise UsageError(
-            f"{'trial' if index is None else '--run'} must be "
-            f"{'one' if index is None else f'a run of trial {trial.number}'} whose network is "
-            f"kept ({known}), got {trial.number if index is None else index}; {why}"
-        )
+        wanted, got = "trial must be one", trial.number
+        if index is not None:
+            wanted, got = f"--run must be a run of trial {trial.number}", index
+        raise UsageError(f"{wanted} whose network is kept ({known}), got {got}; {why}")
     return sorted(found, key=lambda run: (-(run.accuracy or 0.0), run.run))
 
 

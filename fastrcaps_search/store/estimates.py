@@ -53,8 +53,8 @@ def sample_of(trial: TrialRecord) -> Sample | None:
     """What is known of a feasible trial from its runs."""
     from fastrcaps_search.front.samples import Sample
 
-    values = trial.means
-    if not trial.is_feasible or values is None:
+    values = trial.feasible_means
+    if values is None:
         return None
     runs = [
         (run.accuracy, run.training_seconds)

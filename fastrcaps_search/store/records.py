@@ -249,6 +249,11 @@ class TrialRecord:
         return self.values if self.measured is None else self.measured
 
     @property
+    def feasible_means(self) -> Values | None:
+        """Means over its runs; ``None`` where it may not be on the front."""
+        return self.means if self.is_feasible else None
+
+    @property
     def results(self) -> tuple[RunRecord, ...]:
         """The runs that gave its values."""
         return tuple(run for run in self.runs if run.accuracy is not None)

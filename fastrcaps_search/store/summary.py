@@ -130,7 +130,8 @@ def _points(values: Sequence[Values]) -> NDArray[np.float64]:
 
 def _measured(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
     """Means of the runs of feasible trials; estimates move with every trial that is added."""
-    return [trial.means.as_tuple() for trial in trials if trial.is_feasible and trial.means]
+    means = (trial.feasible_means for trial in trials)
+    return [values.as_tuple() for values in means if values is not None]
 
 
 def _eta_seconds(

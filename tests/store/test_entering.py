@@ -71,24 +71,17 @@ class TestEntering:
         with pytest.raises(StudyMismatchError, match="seed: stored 0, asked 7"):
             enter_study(location, definition, seed=7, budget=4)
 
+    # The second one has a table named as one of Optuna's.
+    @pytest.mark.parametrize(("table", "absent"), [("recipes", "studies"), ("studies", "trials")])
     def test_a_database_of_something_else_is_left_alone(
-        self, location: Location, definition: StudyDefinition, sql: Sql
+        self, table: str, absent: str, location: Location, definition: StudyDefinition, sql: Sql
     ) -> None:
-        sql("create table recipes (name text); insert into recipes values ('cake')")
-        with pytest.raises(WrongStoreError, match="got one with the tables recipes"):
+        sql(f"create table {table} (name text); insert into {table} values ('cake')")
+        with pytest.raises(WrongStoreError, match=f"got one with the tables {table}"):
             enter_study(location, definition, seed=None, budget=4)
-        assert sql("select * from recipes") == [("cake",)]
-        with pytest.raises(Exception, match="studies"):
-            sql("select * from studies")
-
-    def test_a_table_named_as_one_of_optunas_makes_it_no_less_something_else(
-        self, location: Location, definition: StudyDefinition, sql: Sql
-    ) -> None:
-        sql("create table studies (name text)")
-        with pytest.raises(WrongStoreError, match="got one with the tables studies"):
-            enter_study(location, definition, seed=None, budget=4)
-        with pytest.raises(Exception, match="trials"):
-            sql("select * from trials")
+        assert sql(f"select * from {table}") == [("cake",)]
+        with pytest.raises(Exception, match=absent):
+            sql(f"select * from {absent}")
 
     @pytest.mark.parametrize("location", ["sqlite"], indirect=True)
     def test_a_file_that_is_no_database_is_left_alone(

@@ -51,7 +51,7 @@ def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | No
 
 
 def _values(trial: TrialRecord) -> tuple[float, float, float]:
-    values = trial.means if trial.is_feasible else None
+    values = trial.feasible_means
     return (math.nan, math.nan, math.nan) if values is None else values.as_tuple()
 
 
