@@ -51,8 +51,8 @@ def _tell(test: RateTest) -> None:
     print(f"{test.study}: {test.trained}; batch {test.batch_size}, seed {test.seed}")
     print(
         f"{len(curve.rates)} of {test.steps} steps in {output.duration(test.seconds)} on "
-        f"{test.device_name}, rates from {curve.rates[0]:.1e} to {curve.rates[-1]:.1e}: "
-        f"{curve.ending.words}"
+        f"{test.device_name}, rates from {curve.rates[0]:.1e} to {curve.rates[-1]:.1e}, each "
+        f"{curve.rates[1] / curve.rates[0]:.2f} times the one before: {curve.ending.words}"
     )
     print(
         f"the smoothed loss is least ({min(curve.smoothed):.3g}) at {curve.best_rate:.1e}; "

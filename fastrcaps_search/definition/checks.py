@@ -104,10 +104,10 @@ def choices(value: object, key: str, one: Callable[[object, str], Item]) -> tupl
     return found
 
 
-def known_keys(table: dict[str, Any], allowed: Iterable[str], *, prefix: str = "") -> None:
+def known_keys(keys: Iterable[str], allowed: Iterable[str], *, prefix: str = "") -> None:
     """Refuse the first key that is not allowed, naming all that are."""
     allowed = list(allowed)
-    for key in table:
+    for key in keys:
         if key not in allowed:
             raise DefinitionError(
                 f"unknown key; allowed are {', '.join(allowed)}",

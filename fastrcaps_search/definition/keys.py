@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastrcaps_search.definition import checks
@@ -109,3 +109,11 @@ STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
 
 OPTIONAL_KEYS = ("train_images", "min_accuracy")
 """Keys whose absence means something of its own."""
+
+
+def check_keys(keys: Iterable[str], *more: str) -> None:
+    """Refuse what is no key of a study, with the place of one that [space] takes."""
+    for key in keys:
+        if key in PARAMETER_CHECKS and key not in STUDY_CHECKS:
+            raise DefinitionError(f"must be a list of choices in [space]: {key} = [...]", key=key)
+    checks.known_keys(keys, (*more, *STUDY_CHECKS))

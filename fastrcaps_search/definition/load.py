@@ -10,7 +10,7 @@ from typing import Any
 
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import CAPSULE_KEYS, Network
-from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.keys import STUDY_CHECKS, check_keys
 from fastrcaps_search.definition.space import replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, UsageError
@@ -83,7 +83,7 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     with _naming(path):
         values = _parse(path)
         # Each file by itself, so that a message names the one that holds the mistake.
-        checks.known_keys(values, ("extends", *STUDY_CHECKS))
+        check_keys(values, "extends")
         for key, value in values.items():
             if key != "extends":
                 STUDY_CHECKS[key](value, key)

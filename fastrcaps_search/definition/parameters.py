@@ -119,7 +119,7 @@ class TrialParameters:
         Raises:
             DefinitionError: An unknown parameter, or a value outside its range.
         """
-        checks.known_keys(dict(values), PARAMETER_CHECKS, prefix=prefix)
+        checks.known_keys(values, PARAMETER_CHECKS, prefix=prefix)
         if "lr_policy" not in values:
             raise DefinitionError("must be given", key=f"{prefix}lr_policy")
         return cls(

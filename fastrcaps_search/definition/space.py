@@ -89,7 +89,7 @@ class Space:
         Raises:
             DefinitionError: An unknown key, an empty list, a value outside its range.
         """
-        checks.known_keys(dict(values), PARAMETER_CHECKS, prefix="space.")
+        checks.known_keys(values, PARAMETER_CHECKS, prefix="space.")
         found = {key: _checked(key, value) for key, value in values.items()}
         for key in ("lr_policy", "batch_policy", "adabatch_exponent"):
             found.setdefault(key, DEFAULTS[key])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fastrcaps_search.definition import checks, data_facts
+from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import (
     CAPSULE_KEYS,
     DataSet,
@@ -18,7 +18,7 @@ from fastrcaps_search.definition.choices import (
 )
 from fastrcaps_search.definition.consistency import check_consistency
 from fastrcaps_search.definition.guessing import least_above_guessing
-from fastrcaps_search.definition.keys import OPTIONAL_KEYS, STUDY_CHECKS
+from fastrcaps_search.definition.keys import OPTIONAL_KEYS, STUDY_CHECKS, check_keys
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
 from fastrcaps_search.definition.space import DEFAULTS, Space
 from fastrcaps_search.errors import DefinitionError
@@ -185,7 +185,7 @@ class StudyDefinition:
             DefinitionError: With the key, what came and what is allowed.
         """
         given = {key: value for key, value in values.items() if value is not None}
-        checks.known_keys(given, STUDY_CHECKS)
+        check_keys(given)
         if "name" not in given:
             raise DefinitionError("must be given", key="name")
         found = {key: STUDY_CHECKS[key](value, key) for key, value in given.items()}

@@ -71,7 +71,7 @@ def asked_study(study: str, location: Location) -> StudyDefinition:
             raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
         if stored is not None:
             return stored.definition
-        raise
+        raise UsageError(f"{error}, and it is not stored in {location.shown}") from error
 
 
 def budget(request: RunRequest) -> int:

@@ -41,6 +41,9 @@ def test_two_lines_for_a_study_file_and_a_page(cli: Cli, tmp_path: Path) -> None
     assert (again.returncode, again.stderr) == (0, "")
     lines = again.stdout.splitlines()
     assert lines[0] == "quick: lenet5; batch 16, seed 3"
+    # A millionfold in 249 equal factors.
+    assert "rates from 1.0e-06 to" in lines[1]
+    assert f"each {10 ** (6 / 249):.2f} times the one before" in lines[1]
     proposed = tomllib.loads("\n".join(line for line in lines if line.startswith("lr_")))
     assert proposed == {"lr_max": found["lr_max"], "lr_min": found["lr_min"]}
     assert lines[-1] == "page: new/b.html"
@@ -77,7 +80,10 @@ def test_a_stored_study_goes_by_its_name(
 ) -> None:
     (tmp_path / "empty").mkdir()
     flags = ("rates", "--study", "tiny", "--data-dir", "empty")
-    assert 'study "tiny" must be a study file or one of' in cli(*flags).stderr
+    missed = cli(*flags, "--storage", "othr.db").stderr
+    assert 'study "tiny" must be a study file or one of' in missed
+    place = tmp_path / "othr.db"
+    assert missed.endswith(f"got no such file, and it is not stored in {place}\n")
     store_study(tmp_path / "other.db", [])
     done = cli(*flags, "--storage", "other.db")
     assert "must be a study file" not in done.stderr

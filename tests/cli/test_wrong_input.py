@@ -76,7 +76,8 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         (
             ("run", "--study", "nosuch", "--trials", "2"),
             'study "nosuch" must be a study file or one of fashion-mnist, mnist, mnist-mini, '
-            "paper-fashion-mnist, paper-lenet5, paper-mnist; got no such file",
+            "paper-fashion-mnist, paper-lenet5, paper-mnist; got no such file, and it is not "
+            "stored in ",
         ),
         (("status", "--study", "mnist"), "fastrcaps.db must be a database with a study"),
         (("report", "--study", "mnist"), "fastrcaps.db must be a database with a study"),

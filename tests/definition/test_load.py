@@ -265,9 +265,12 @@ WHOLE = "must be a whole number from"
 NUMBER = "must be a number above 0 and at most 1"
 DECAY = "must be a number above 0 and at most 0.9999"
 WEIGHT = "must be a number from 0 to 1"
+IN_SPACE = "must be a list of choices in [space]"
 WRONG_VALUES = [
     # The study's own keys.
     ("epoch = 3", f"epoch: unknown key; allowed are {STUDY_KEYS}"),
+    ('decoder = "none"', f"decoder: {IN_SPACE}: decoder = [...]"),
+    ("adabatch_exponent = [4]", f"adabatch_exponent: {IN_SPACE}: adabatch_exponent = [...]"),
     ("epochs = 0", f"epochs: {WHOLE} 1 to 10000, got 0"),
     ("epochs = -1", f"epochs: {WHOLE} 1 to 10000, got -1"),
     ("epochs = 10001", f"epochs: {WHOLE} 1 to 10000, got 10001"),
