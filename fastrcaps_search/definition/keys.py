@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fastrcaps_search.definition import checks
@@ -111,7 +111,7 @@ OPTIONAL_KEYS = ("train_images", "min_accuracy")
 """Keys whose absence means something of its own."""
 
 
-def check_keys(keys: Iterable[str], *more: str) -> None:
+def check_keys(keys: Collection[str], *more: str) -> None:
     """Refuse what is no key of a study, with the place of one that [space] takes."""
     for key in keys:
         if key in PARAMETER_CHECKS and key not in STUDY_CHECKS:
