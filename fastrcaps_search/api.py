@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastrcaps_search.analysis.comparing import comparison_row
+from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
+from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
@@ -20,13 +23,10 @@ from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.requests import RunRequest, asked_study
 from fastrcaps_search.search.supervise import MAX_FAILURES
 from fastrcaps_search.store import setting_aside
-from fastrcaps_search.store.comparing import comparison_row
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
-from fastrcaps_search.store.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import StudySummary, summarise
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 if TYPE_CHECKING:

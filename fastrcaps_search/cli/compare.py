@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.show import opened
-from fastrcaps_search.store.comparing import comparison_row
 
 NEAR_THE_EDGE = "; the interval is approximate, p is exact"
 """Said where only one of them leaves out that both are equally good."""

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import output
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.machine import Machine
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
-from fastrcaps_search.store.rows import front_rows
 
 PLAIN = {
     "died": "died (exit code {exit_code}), starts again",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastrcaps_search.analysis.summary import front_numbers
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import StoreUnavailableError, UsageError
@@ -19,7 +20,6 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import DEFAULT_STORAGE, Location
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import front_numbers
 
 FOLDER = "reports"
 PAUSE_SECONDS = 2.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
@@ -24,7 +25,6 @@ from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.requests import RunRequest, WorkRequest, asked_study
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.rows import front_rows
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from fastrcaps_search.analysis.rows import choosable_rows
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.store.rows import choosable_rows
 
 
 def select(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fastrcaps_search.analysis.rows import front_rows, trial_rows
+from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import UsageError
@@ -17,9 +19,7 @@ from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import repeats_left
-from fastrcaps_search.store.rows import front_rows, trial_rows
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import StudySummary, summarise
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastrcaps_search.analysis.rows import trial_row
 from fastrcaps_search.definition.parameters import PARAMETER_NAMES
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.report.drawings import axes
@@ -20,7 +21,6 @@ from fastrcaps_search.report.facts.trials import TrialView
 from fastrcaps_search.report.facts.view import ReportView
 from fastrcaps_search.report.marks import MUTED, TEXT, dark_colours
 from fastrcaps_search.store.records import RunRecord, TrialState
-from fastrcaps_search.store.rows import trial_row
 from fastrcaps_search.training.policy import TrainingPlan
 
 MOST_EPOCHS = 300_000

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.store.rows import trial_rows
 
 
 def write_report(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastrcaps_search.analysis.summary import untested_front
 from fastrcaps_search.errors import (
     DiskError,
     StoreUnavailableError,
@@ -22,7 +23,6 @@ from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.repeats import due_repeats, repeats_left
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import untested_front
 from fastrcaps_search.training.resources import cores
 
 LONG_TRIAL_SECONDS = 3600.0

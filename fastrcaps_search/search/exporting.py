@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.front.choice import select_row
@@ -14,7 +15,6 @@ from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import run_folder, run_owner
 from fastrcaps_search.search.runs import claims
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.store.rows import choosable_rows, failure_reason
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.export import (

@@ -10,6 +10,8 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, insert, select
 
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.summary import untested_front
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import (
     FastrcapsError,
@@ -19,7 +21,6 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.duties import Admitted, Duty
-from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import Claim, ClaimedTrial
 from fastrcaps_search.store.lock import AdmissionLock
@@ -34,7 +35,6 @@ from fastrcaps_search.store.records import (
 )
 from fastrcaps_search.store.repeats import DueRepeats
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import untested_front
 
 Proposal = Callable[[StudyRecord, Sequence[TrialRecord]], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken."""

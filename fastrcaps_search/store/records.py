@@ -199,7 +199,7 @@ class TrialRecord:
         parameters: Assignment.
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete; the accuracy is an estimate once enough trials
-            were picked for more runs (:mod:`fastrcaps_search.store.estimates`).
+            were picked for more runs (:mod:`fastrcaps_search.analysis.estimates`).
         test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
         token: Current fencing token.

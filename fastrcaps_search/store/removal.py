@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.reading import read_leases, read_trials
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import front_numbers
-from fastrcaps_search.store.sureness import near_front_numbers
 
 
 def give_up_networks(store: Store, study: StudyRecord) -> list[tuple[int, int]]:

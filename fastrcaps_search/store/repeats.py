@@ -1,8 +1,8 @@
 """Planned repeats: which trials are to have more runs, and the writes of the worker that does one.
 
 ``run --repeat-front R`` plans them. A repeat is one more run of a complete trial, with the next
-seed; what that makes of values is said in ``store.estimates``. Optuna, which refuses writes to a
-finished trial, keeps its first values.
+seed; what that makes of values is said in ``analysis.estimates``. Optuna, which refuses writes to
+a finished trial, keeps its first values.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.metrics import RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.failures import failure_values, storable
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import Failure, TrialRecord, TrialState
 from fastrcaps_search.store.spreads import VALUE_COLUMNS, mean_values, read_results
-from fastrcaps_search.store.summary import front_numbers
-from fastrcaps_search.store.sureness import near_front_numbers
 
 
 def due_repeats(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, select
 
+from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     DefinitionError,
@@ -18,7 +19,6 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
-from fastrcaps_search.store.estimates import estimated
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
@@ -145,7 +145,7 @@ class Store:
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
     ) -> list[TrialRecord]:
-        """All trials by number, with their runs; values as ``store/estimates.py`` says.
+        """All trials by number, with their runs; values as ``analysis/estimates.py`` says.
 
         Args:
             study: The study.

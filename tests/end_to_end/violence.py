@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self
 
 import optuna
 
+from fastrcaps_search.analysis.summary import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
@@ -29,7 +30,6 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import untested_front
 from tests.end_to_end import stub_worker
 
 Events = queue.Queue[tuple[str, dict[str, Any] | None]]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
@@ -22,8 +24,6 @@ from fastrcaps_search.report.marks import contrast
 from fastrcaps_search.report.page import page, page_scripts, script_json
 from fastrcaps_search.report.templating import TEMPLATES
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.estimates import estimated
-from fastrcaps_search.store.rows import front_rows, trial_rows
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
+from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.report import payload as module
@@ -20,7 +21,6 @@ from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.page import page
 from fastrcaps_search.report.payload import MOST_TRACE, UNITS, UNKNOWN, payload
 from fastrcaps_search.store.records import EpochRecord, Values
-from fastrcaps_search.store.rows import trial_rows
 from tests.report.views import FAILURE, HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:

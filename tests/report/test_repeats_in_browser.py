@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.estimates import estimated
-from fastrcaps_search.store.rows import trial_rows
 from tests.report.addresses import expect_fragment
 from tests.report.conftest import SHARED, open_in
 from tests.report.views import WRITTEN_AT, stored_of

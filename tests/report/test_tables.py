@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
+from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.tables import csv_text, json_text
-from fastrcaps_search.store.rows import trial_rows
 from tests.report.views import FAILURE, HOSTILE, many, stored_of
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from fastrcaps_search.analysis.summary import front_numbers, untested_front
 from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
@@ -29,7 +30,6 @@ from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.repeats import ClaimedRepeat
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import front_numbers, untested_front
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits, make_splits

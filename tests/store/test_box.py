@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
@@ -19,7 +20,6 @@ from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, StudyRecord, Values
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import summarise
 from tests.store.workers import BEGIN, SETTING, Clock, claimed, complete, line, say
 
 if TYPE_CHECKING:

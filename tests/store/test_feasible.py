@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
+from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
+from fastrcaps_search.analysis.summary import front_numbers, summarise, untested_front
+from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.store.admission import Door
@@ -23,11 +26,8 @@ from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, Values
 from fastrcaps_search.store.removal import give_up_networks
 from fastrcaps_search.store.repeats import due_repeats
-from fastrcaps_search.store.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.summary import front_numbers, summarise, untested_front
-from fastrcaps_search.store.sureness import near_front_numbers
 from tests.store.workers import claimed, complete, trial_of
 
 if TYPE_CHECKING:

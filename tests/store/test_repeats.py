@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 
+from fastrcaps_search.analysis.uncertainty import near_front_numbers, probabilities
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
@@ -29,7 +30,6 @@ from fastrcaps_search.store.records import (
 )
 from fastrcaps_search.store.repeats import ClaimedRepeat, due_repeats, next_run, repeats_left
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.sureness import near_front_numbers, probabilities
 from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, trial_of
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from fastrcaps_search.analysis.summary import StudySummary
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
-from fastrcaps_search.store.summary import StudySummary
 
 OTHER_KEYS = (
     *("min_accuracy", "decay_rate", "decay_steps", "cycle_epochs", "cycle_growth"),

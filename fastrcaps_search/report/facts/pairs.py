@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fastrcaps_search.analysis.comparing import Hits, paired
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.paired import Paired
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView
-from fastrcaps_search.store.comparing import Hits, paired
 
 
 @dataclass(frozen=True, slots=True)

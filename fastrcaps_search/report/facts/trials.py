@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fastrcaps_search.analysis.rows import failure_reason
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
@@ -13,7 +14,6 @@ from fastrcaps_search.report.facts.time_axis import NOTHING, TimeAxis, positions
 from fastrcaps_search.report.marks import Mark, mark
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import TrialRecord, TrialState, Values
-from fastrcaps_search.store.rows import failure_reason
 
 MOST_SHOWN = 24
 """Trials on the front, the most accurate ones, that figures show one by one."""

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from fastrcaps_search.analysis.comparing import Hits
+from fastrcaps_search.analysis.summary import front_numbers, summarise
+from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.report import text
 from fastrcaps_search.report.facts import head
 from fastrcaps_search.report.facts.certainty import Certainty, certainty
@@ -29,12 +32,9 @@ from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.timeline import Span, spans
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.report.marks import COLOURS, Mark
-from fastrcaps_search.store.comparing import Hits
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.repeats import due_repeats, repeats_left
-from fastrcaps_search.store.summary import front_numbers, summarise
-from fastrcaps_search.store.sureness import probabilities
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
 
+from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.report.drawings.certainty import certainties
 from fastrcaps_search.report.facts.certainty import certainty, ranges, wilson
 from fastrcaps_search.report.facts.trials import MOST_SHOWN
 from fastrcaps_search.report.facts.view import report_view
-from fastrcaps_search.store.estimates import estimated
 from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:

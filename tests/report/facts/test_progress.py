@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.report.facts.progress import progress
 from fastrcaps_search.store.records import StudyRecord, Values
-from fastrcaps_search.store.summary import summarise
 from tests.report.views import FAILURE, with_repeat, with_runs
 
 if TYPE_CHECKING:

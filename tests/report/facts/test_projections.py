@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrcaps_search.analysis.rows import front_rows, trial_row
+from fastrcaps_search.analysis.summary import front_numbers
 from fastrcaps_search.report.facts.projections import PAIRS, Row, fronts
 from fastrcaps_search.report.facts.time_axis import TimeAxis
-from fastrcaps_search.store.rows import front_rows, trial_row
-from fastrcaps_search.store.summary import front_numbers
 from tests.report.views import many, view_of
 
 if TYPE_CHECKING:

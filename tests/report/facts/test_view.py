@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
-from fastrcaps_search.store.rows import trial_rows
 from tests.report.views import (
     FAILURE,
     WRITTEN_AT,

@@ -10,6 +10,8 @@ from random import Random
 
 import pytest
 
+from fastrcaps_search.analysis.rows import front_rows, trial_row, trial_rows
+from fastrcaps_search.analysis.summary import front_numbers, summarise
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
@@ -24,8 +26,6 @@ from fastrcaps_search.store.records import (
     TrialState,
     Values,
 )
-from fastrcaps_search.store.rows import front_rows, trial_row, trial_rows
-from fastrcaps_search.store.summary import front_numbers, summarise
 
 SETTING = RunSetting("cpu", "Test CPU", "2.14.1", "fp32", 1, "batched")
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.1, 0.08, 0.02, 0.9, 0.9, 9.0, 0.5, 250, 4000)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fastrcaps_search.analysis.estimates import sample_of
+from fastrcaps_search.analysis.summary import front_numbers
 from fastrcaps_search.front.certainty import NEAR, front_probabilities
-from fastrcaps_search.store.estimates import sample_of
 from fastrcaps_search.store.records import TrialRecord
-from fastrcaps_search.store.summary import front_numbers
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialRecord, TrialState
-from fastrcaps_search.store.summary import front_numbers
-from fastrcaps_search.store.sureness import probabilities
 
 MOST_REASONS = 3
 """Reasons that are named where no trial is feasible."""

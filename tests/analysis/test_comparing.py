@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.errors import FastrcapsError, LeaseLostError, UsageError
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.comparing import comparison_row
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location
