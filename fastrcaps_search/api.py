@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.analysis.comparing import comparison_row
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.networks import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.definition.keys import LARGEST_RUNS
@@ -92,11 +94,15 @@ def run_study(
         )
     )
     try:
-        if not run.is_done():
+        run.tell_optuna()
+        if not run.outcome().work.is_done:
             machine = run.look()
             if machine.warning:
                 warnings.warn(machine.warning, stacklevel=2)
-            run.train(machine, observe=lambda progress: None)
+            try:
+                run.train(machine, observe=lambda progress: None)
+            finally:
+                run.tell_optuna()
         return run.outcome()
     finally:
         run.close()
@@ -203,7 +209,8 @@ def exclude_trial(study: str, number: int, *, why: str, storage: str | None = No
         FastrcapsError: As the command would report it.
     """
     with _writing(study, storage) as (store, record):
-        return setting_aside.exclude(store, record, number, why=why)
+        setting_aside.exclude(store, record, number, why=why)
+        return without_network(read_study(store, record.name).trials)
 
 
 def include_trial(study: str, number: int, *, storage: str | None = None) -> None:
@@ -308,11 +315,11 @@ def _writing(study: str, storage: str | None) -> Iterator[tuple[Store, StudyReco
 def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
     store = Store.reading(chosen_location(storage))
     try:
-        record = store.study(stored_name(study))
-        found = store.trials(record)
-        leases = live_leases(store.leases(record))
-        possible = configuration_count(record.definition)
-        return record, found, summarise(record, found, leases, possible=possible)
+        seen = read_study(store, stored_name(study))
+        possible = configuration_count(seen.study.definition)
+        leases = live_leases(seen.leases)
+        summary = summarise(seen.study, seen.trials, leases, possible=possible)
+        return seen.study, seen.trials, summary
     finally:
         store.close()
 

@@ -19,11 +19,12 @@ from hypothesis import settings
 import fastrcaps_search
 from fastrcaps_search.cli.main import main
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import Failure, Values
 from fastrcaps_search.store.store import Store
@@ -227,18 +228,20 @@ def store_study() -> Callable[..., None]:
         location = locate(str(file))
         enter_study(location, definition, seed=None, budget=budget or max(len(values), 1))
         opened = Store.writing(location)
-        door = Door(opened, opened.study("tiny"), worker="w", device="cpu", propose=propose)
+        claimant = Claimant(store=opened, study=opened.study("tiny"), worker="w", device="cpu")
+        queue = TrialQueue(claimant, propose)
         for one in values:
-            claim = door.next().claim
-            assert claim is not None
-            trial = ClaimedTrial(opened, claim)
-            trial.begin_run(0, seed=0, setting=setting, fresh=True)
-            trial.store_epoch(0, metrics, setting=setting)
+            claim = queue.claim_next()
+            assert isinstance(claim, Claim)
+            lease = RunLease(opened, claim)
+            lease.begin(setting, fresh=True)
+            lease.store_epoch(metrics, setting=setting)
             if one is None:
-                trial.fail(Failure("DivergedError", "diverged at epoch 2", "", ""))
+                failure = Failure("DivergedError", "diverged at epoch 2", "", "")
+                lease.fail(failure, ends_trial=True)
             else:
-                trial.complete(one)
-        door.close()
+                accuracy, seconds, parameters = one.as_tuple()
+                lease.finish(RunResult(accuracy, seconds, int(parameters), 1))
         opened.close()
 
     return store

@@ -9,16 +9,15 @@ from typing import Any
 import torch
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.runs import Workplace
+from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.search.runs import Workplace, train_run
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.search.trial import TrialTraining
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.stage import stage
 
@@ -95,15 +94,14 @@ def _train(location: Location, definition: StudyDefinition) -> None:
     store = Store.writing(location)
     splits = stage(definition, device="cpu", threads=1, folder=None)
     place = Workplace(study, splits, 1, lambda event, **facts: None, lambda: False, lambda: False)
-    door = Door(store, study, worker="w", device="cpu", propose=propose)
-    while (admitted := door.next()).claim is not None:
-        claimed = ClaimedTrial(store, admitted.claim)
-        (record,) = store.trials(study, epochs=True, number=admitted.claim.number)
-        if admitted.duty is Duty.TEST:
-            read_test_set(place, claimed, record)
-            claimed.release()
+    queue = TrialQueue(Claimant(store=store, study=study, worker="w", device="cpu"), propose)
+    while isinstance(claim := queue.claim_next(), Claim):
+        lease = RunLease(store, claim)
+        (record,) = store.trials(study, epochs=True, number=claim.key.number)
+        if claim.purpose is Purpose.TEST:
+            read_test_set(place, lease, record)
+            lease.release()
         else:
-            assert TrialTraining(place, claimed, record).train() is None
-    assert admitted.duty is Duty.DONE
-    door.close()
+            assert train_run(place, lease, record) is None
+    assert claim is Idle.DONE
     store.close()

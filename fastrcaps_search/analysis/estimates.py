@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord
+from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate
@@ -22,6 +24,21 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
+
+
+def read_study(store: Store, name: str, *, epochs: bool = False) -> Snapshot:
+    """A study at one moment, its accuracies estimates where that is due.
+
+    Args:
+        store: The store.
+        name: Name of the study.
+        epochs: Whether to read the epochs too.
+
+    Raises:
+        StudyNotFoundError: There is no such study.
+    """
+    found = store.snapshot(name, epochs=epochs)
+    return replace(found, trials=estimated(found.trials, study=found.study))
 
 
 def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[TrialRecord]:

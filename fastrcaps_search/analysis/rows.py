@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError

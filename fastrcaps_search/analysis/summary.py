@@ -6,21 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
-from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.definition.objective import MAXIMISE
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.front.box import Box
-from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 
 SHARING = "numbers of workers per device"
 MOST_EXCEPTIONS = 6
@@ -47,6 +38,7 @@ class StudySummary:
         devices: Names of the devices that trained, sorted.
         sharing: Numbers of workers that shared a device during an epoch, sorted.
         torch_versions: Versions of torch that trained, sorted.
+        work: What is left to do.
         warnings: One sentence for each reason why the seconds of complete trials do not compare.
     """
 
@@ -63,6 +55,7 @@ class StudySummary:
     sharing: tuple[int, ...]
     torch_versions: tuple[str, ...]
     warnings: tuple[str, ...]
+    work: RemainingWork
 
     @property
     def finished(self) -> int:
@@ -85,7 +78,7 @@ def summarise(
         leases: The live ones.
         possible: Number of the study's configurations, where it is known.
     """
-    target = study.budget if possible is None else min(possible, study.budget)
+    work = remaining_work(study, trials, possible=possible)
     counts = Counter(trial.state for trial in trials)
     settings = _settings(trials)
     return StudySummary(
@@ -97,35 +90,13 @@ def summarise(
         running=counts[TrialState.RUNNING],
         hypervolume=None if study.box is None else study.box.share(_measured(trials)),
         box=study.box,
-        eta_seconds=_eta_seconds(study.definition, target, trials, len(leases)),
+        eta_seconds=eta_seconds(study, trials, work, workers=len(leases)),
+        work=work,
         devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
         torch_versions=tuple(sorted({setting.torch_version for setting in settings})),
         warnings=_warnings([trial for trial in trials if trial.state is TrialState.COMPLETE]),
     )
-
-
-def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the feasible trials that no other feasible trial dominates.
-
-    Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
-    are all on the front.
-    """
-    valued = _valued(trials)
-    mask = front_mask(_points([values for _, values in valued]))
-    front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
-    front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
-    return [trial.number for trial, _ in front]
-
-
-def _valued(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Values]]:
-    return [
-        (trial, trial.feasible_values) for trial in trials if trial.feasible_values is not None
-    ]
-
-
-def _points(values: Sequence[Values]) -> NDArray[np.float64]:
-    return minimisation_view([value.as_tuple() for value in values], maximise=MAXIMISE)
 
 
 def _measured(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
@@ -134,30 +105,33 @@ def _measured(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]
     return [values.as_tuple() for values in means if values is not None]
 
 
-def _eta_seconds(
-    definition: StudyDefinition, target: int, trials: Sequence[TrialRecord], workers: int
+def eta_seconds(
+    study: StudyRecord, trials: Sequence[TrialRecord], work: RemainingWork, *, workers: int
 ) -> float | None:
-    """Median wall-clock seconds per epoch of the finished trials, times what remains, by worker.
+    """Estimated seconds until the budget is met; ``None`` where unknown.
 
-    The median passes over a trial that lay interrupted for a night. Trials to come count with the
-    mean of the lengths that the study offers.
+    Median wall-clock seconds per epoch of the runs that have ended, times what remains, by worker.
+    The median passes over a run that lay interrupted for a night. Runs to come count with the mean
+    of the lengths that the study offers.
     """
+    definition = study.definition
     lengths = [
-        max(trial.finished_at - trial.created_at, 0.0) / definition.epochs_of(trial.parameters)
+        max(run.finished_at - run.created_at, 0.0) / definition.epochs_of(trial.parameters)
         for trial in trials
-        if trial.is_finished and trial.finished_at is not None
+        for run in trial.ended_runs
+        if run.finished_at is not None
     ]
-    remaining = max(target - sum(trial.is_finished for trial in trials), 0)
-    if remaining == 0:
+    if not work.is_searching:
         return 0.0
     if not lengths:
         return None
-    return median(lengths) * fmean(definition.offered_epochs) * remaining / max(workers, 1)
+    epochs = fmean(definition.offered_epochs) * work.planned_runs
+    return median(lengths) * epochs / max(workers, 1)
 
 
 def _settings(trials: Sequence[TrialRecord]) -> set[RunSetting]:
     # By identity first: epochs share their settings, which are slow to compare.
-    found = {id(run.setting): run.setting for trial in trials for run in trial.runs}
+    found = {id(r.setting): r.setting for trial in trials for r in trial.runs if r.setting}
     found |= {id(epoch.setting): epoch.setting for trial in trials for epoch in trial.epochs}
     return set(found.values())
 
@@ -193,13 +167,3 @@ def _exceptions(what: str, complete: Sequence[TrialRecord]) -> str:
     if len(others) > MOST_EXCEPTIONS:
         return ""
     return f"; not always {usual} in trial{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
-
-
-def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[int]:
-    """Trials on the front whose best weights have not met the test set yet.
-
-    A study that evaluates on the test set has nothing more to read.
-    """
-    if study.definition.evaluate_on is EvaluateOn.TEST:
-        return []
-    return [number for number in front_numbers(trials) if trials[number].untested]

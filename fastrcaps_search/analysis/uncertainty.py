@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fastrcaps_search.analysis.estimates import sample_of
-from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.front.certainty import NEAR, front_probabilities
 from fastrcaps_search.store.records import TrialRecord
 

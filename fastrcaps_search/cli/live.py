@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastrcaps_search.analysis.rows import front_rows
+from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.summary import eta_seconds
 from fastrcaps_search.cli import output
 from fastrcaps_search.search.driver import RunOutcome, StudyRun
 from fastrcaps_search.search.machine import Machine
@@ -18,8 +18,7 @@ PLAIN = {
     "died": "died (exit code {exit_code}), starts again",
     "fault": "trial {trial}, attempt {attempt} of {attempts}: {reason}",
     "failed": "trial {trial} failed: {reason}",
-    "unrepeated": "trial {trial} run {run} failed: {reason}",
-    "lost": "trial {trial} was taken over by another worker",
+    "lost": "trial {trial} was taken over by another worker, or has failed",
     "unsaved": "trial {trial} epoch {epoch}: {reason}",
     "store_out": "waits for the database: {reason}",
     "store_back": "the database is back",
@@ -27,7 +26,7 @@ PLAIN = {
     "untested": "trial {trial} cannot meet the test set: {reason}",
 }
 """Lines of events that need nothing but their own facts."""
-NEWS = ("complete", "failed", "repeated", "unrepeated")
+NEWS = ("complete", "failed")
 """Events that may change the front."""
 
 
@@ -66,9 +65,10 @@ class _Plain:
 
     def _line(self, view: WorkerView, event: dict[str, object]) -> str:
         kind, trial = event["event"], event.get("trial", view.trial)
-        if kind in ("trial", "repeat"):
-            run = f" run {event['run']}" if kind == "repeat" else ""
-            return f"trial {trial}{run} begins: {event['policy']}"
+        if view.run is not None:
+            trial = f"{trial} run {view.run}"
+        if kind == "begins":
+            return f"trial {trial} begins: {event['policy']}"
         if kind == "resumed":
             return f"trial {trial} continues at epoch {event['epoch']}"
         if kind == "epoch" and self._epochs:
@@ -80,24 +80,30 @@ class _Plain:
             free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
             return f"waits for {free}, in use by {event['held'] or 'another process'}"
         if kind in PLAIN:
-            return PLAIN[kind].format_map({"trial": trial, **event})
+            return PLAIN[kind].format_map({**event, "trial": trial})
         if kind == "complete":
-            return f"trial {trial} complete: {_values(self._study, int(str(trial)))}"
-        if kind == "repeated":
-            means = _values(self._study, int(str(trial)))
-            return f"trial {trial} run {event['run']} complete; means now: {means}"
+            means = _values(self._study, int(str(event["trial"])), only=view.run is None)
+            return f"trial {trial} complete{means}"
         return ""
 
 
-def _values(study: StudyRun, number: int) -> str:
-    """What the trial's runs gave; its values may be estimates that rest on other trials too."""
+def _values(study: StudyRun, number: int, *, only: bool) -> str:
+    """What the trial's runs gave so far; its values may be estimates that rest on others too.
+
+    Args:
+        study: The study.
+        number: The trial.
+        only: Whether the trial has this run alone.
+    """
     outcome = study.glance()
-    trial = None if outcome is None else outcome.trials[number]
-    if trial is None or trial.means is None:
-        return "its values are stored"
+    if outcome is None:
+        return ": its values are stored"
+    trial = outcome.trials[number]
+    if trial.means is None:
+        return ""
     values = trial.means
     return (
-        f"accuracy {output.fraction(values.accuracy)}, "
+        f"{'' if only else '; means now'}: accuracy {output.fraction(values.accuracy)}, "
         f"{values.training_seconds:.1f} s, {values.parameters:,.0f} parameters"
         + ("" if trial.infeasible is None else f"; infeasible: {trial.infeasible}")
     )
@@ -108,8 +114,7 @@ class _Lines:
 
     def __init__(self, study: StudyRun, machine: Machine) -> None:
         self._study = study
-        self._began = time.monotonic()
-        self._ended_before = study.outcome().finished
+        self._machine = machine
         self._front = ""
         self._refresh()
 
@@ -126,8 +131,9 @@ class _Lines:
                 "" if view.trial is None else f" trial {view.trial}"
             )
         speed = view.images_per_second
+        run = "" if view.run is None else f" run {view.run}"
         return (
-            f"{view.name}  trial {view.trial}  {view.policy}  "
+            f"{view.name}  trial {view.trial}{run}  {view.policy}  "
             f"epoch {view.epoch or 1}/{view.epochs}  {output.fraction(view.accuracy)}  "
             + ("" if speed is None else f"{speed:,.0f} images/s")
         )
@@ -139,16 +145,17 @@ class _Lines:
             self._front = self._front_line(outcome)
 
     def _front_line(self, outcome: RunOutcome) -> str:
-        front = front_rows(outcome.trials)
-        ended = outcome.finished - self._ended_before
-        left = outcome.target - outcome.finished
-        eta = (time.monotonic() - self._began) / ended * left if ended else None
-        line = f"{outcome.finished}/{outcome.target} done, time left {output.duration(eta)}"
-        if left <= 0 and outcome.repeats_left:
-            line = f"{outcome.finished}/{outcome.target} done, {outcome.repeats_left} repeats left"
+        work = outcome.work
+        eta = eta_seconds(outcome.study, outcome.trials, work, workers=self._machine.workers)
+        line = f"{work.finished}/{work.target} done, time left {output.duration(eta)}"
+        if work.repeats and not work.is_searching:
+            line = f"{work.finished}/{work.target} done, {len(work.repeats)} repeats left"
+        front = front_numbers(outcome.trials)
         if front:
+            values = outcome.trials[front[0]].values
+            accuracy = None if values is None else values.accuracy
             line += (
-                f"; front has {len(front)} trials, most accurate "
-                f"{front[0]['trial']} with {output.fraction(front[0]['values']['accuracy'])}"
+                f"; front has {len(front)} trials, most accurate {front[0]} with "
+                f"{output.fraction(accuracy)}"
             )
         return line

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastrcaps_search.analysis.summary import front_numbers
+from fastrcaps_search.analysis.estimates import read_study as analysed_study
+from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import StoreUnavailableError, UsageError
@@ -99,16 +100,15 @@ def read_study(location: Location, name: str) -> StoredStudy:
     """All that a report needs of a stored study."""
     store = Store.reading(location)
     try:
-        study = store.study(name)
-        trials = store.trials(study, epochs=True)
+        seen = analysed_study(store, name, epochs=True)
         return StoredStudy(
-            study=study,
-            trials=trials,
-            leases=live_leases(store.leases(study)),
-            claims=store.claims(study),
+            study=seen.study,
+            trials=seen.trials,
+            leases=live_leases(seen.leases),
+            claims=store.claims(seen.study),
             storage=_storage_words(location),
-            possible=configuration_count(study.definition),
-            hits=store.hits(study, front_numbers(trials)[:MOST_SHOWN]),
+            possible=configuration_count(seen.study.definition),
+            hits=store.hits(seen.study, front_numbers(seen.trials)[:MOST_SHOWN]),
         )
     finally:
         store.close()
@@ -126,15 +126,14 @@ def _state(stored: StoredStudy) -> object:
             (
                 t.number,
                 t.state,
-                t.token,
                 t.test_accuracy,
                 len(t.epochs),
-                len(t.ended_runs),
+                [(run.run, run.token, run.has_ended) for run in t.runs],
                 t.infeasible,
             )
             for t in stored.trials
         ],
-        [(lease.number, lease.token) for lease in stored.leases],
+        [(lease.key, lease.token) for lease in stored.leases],
     )
 
 

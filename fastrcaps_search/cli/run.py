@@ -71,7 +71,8 @@ def worker(arguments: argparse.Namespace) -> int:
         try:
             if _train_what_is_left(study, arguments, meanwhile=nullcontext()):
                 outcome = study.outcome()
-                print(f"{study.study.name}: {outcome.finished}/{outcome.target} done")
+                work = outcome.work
+                print(f"{study.study.name}: {work.finished}/{work.target} done")
             return _judge(study.outcome())
         finally:
             study.close()
@@ -103,9 +104,11 @@ def _train_what_is_left(
     study: StudyRun, arguments: argparse.Namespace, *, meanwhile: AbstractContextManager[Any]
 ) -> bool:
     """Train unless the study is done, within ``meanwhile``; whether there was anything to do."""
-    if study.is_done():
-        outcome = study.outcome()
-        print(f"{study.study.name}: {outcome.finished}/{outcome.target} done, nothing to train")
+    # What the last workers of the study could not tell, killed in that moment.
+    study.tell_optuna()
+    work = study.outcome().work
+    if work.is_done:
+        print(f"{study.study.name}: {work.finished}/{work.target} done, nothing to train")
         return False
     machine = study.look(_say_who_holds_the_cores)
     if machine.warning:
@@ -114,8 +117,15 @@ def _train_what_is_left(
         print(study.plan_line(machine), flush=True)
     if study.stop.is_set():
         raise InterruptedRunError("interrupted before anything was trained")
-    with meanwhile, display(study, machine, arguments) as observe:
-        study.train(machine, observe=observe)
+    try:
+        with meanwhile, display(study, machine, arguments) as observe:
+            study.train(machine, observe=observe)
+    except FastrcapsError:
+        # What ended the training is the news.
+        with suppress(FastrcapsError):
+            study.tell_optuna()
+        raise
+    study.tell_optuna()
     return True
 
 
@@ -129,7 +139,7 @@ def _end(study: StudyRun, request: RunRequest) -> int:
     outcome = study.outcome()
     rows = front_rows(outcome.trials)
     if rows:
-        print(f"\nfront: {len(rows)} of {outcome.finished} finished trials")
+        print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
         output.print_front(rows, study=study.study.name, repeats=outcome.study.repeats)
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.study.name)}")
@@ -145,8 +155,9 @@ def _write_page(study: StudyRecord, request: RunRequest) -> Path:
 
 
 def _judge(outcome: RunOutcome) -> int:
-    target = outcome.target
-    if outcome.exhausted and outcome.finished >= target:
+    work = outcome.work
+    target = work.target
+    if work.exhausted and not work.is_searching:
         print(
             f"the space has {target} configurations and all have been evaluated: "
             f"there is none left for a budget of {outcome.study.budget}"
@@ -160,9 +171,9 @@ def _judge(outcome: RunOutcome) -> int:
             "every trial failed: "
             + "; ".join(f"trial {number}: {reason}" for reason, number in reasons.items())
         )
-    if outcome.finished < target:
+    if work.is_searching:
         raise RunError(
-            f"{outcome.finished}/{target} trials are done, but no worker is left; "
+            f"{work.finished}/{target} trials are done, but no worker is left; "
             "run the same line again"
         )
     return 0

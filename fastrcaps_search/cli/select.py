@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.rows import choosable_rows
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.criteria_flags import given_criteria
@@ -16,7 +17,7 @@ def select(arguments: argparse.Namespace) -> int:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
     with opened(arguments) as (store, study):
-        rows = choosable_rows(store.trials(study))
+        rows = choosable_rows(read_study(store, study.name).trials)
     row = select_row(rows, criteria)
     if arguments.json:
         output.print_json(row)

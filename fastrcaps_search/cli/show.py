@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.networks import without_network
 from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.cli import commands, output
@@ -17,8 +19,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import live_leases
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
-from fastrcaps_search.store.repeats import repeats_left
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
 
@@ -35,11 +36,11 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[Store, StudyRecord]]
 def status(arguments: argparse.Namespace) -> int:
     """Print counts, hypervolume and workers."""
     with opened(arguments) as (store, study):
-        leases = live_leases(store.leases(study))
+        seen = read_study(store, study.name)
+        leases = live_leases(seen.leases)
         possible = configuration_count(study.definition)
-        found = store.trials(study)
-        left = repeats_left(found, study.repeats)
-        summary = summarise(study, found, leases, possible=possible)
+        summary = summarise(seen.study, seen.trials, leases, possible=possible)
+        left = len(summary.work.repeats)
         used = files.used_bytes(store.location, study)
         folder = files.study_folder(store.location, study)
     if arguments.json:
@@ -75,18 +76,16 @@ def status(arguments: argparse.Namespace) -> int:
     for lease in leases:
         print(
             f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
-            f"{_again(found[lease.number])}"
+            f"{_purpose(lease, study)}"
         )
     print(f"disk: {output.megabytes(used)} in {folder}")
     return 0
 
 
-def _again(trial: TrialRecord) -> str:
-    """What is done to a trial that has ended."""
-    if not trial.is_finished:
-        return ""
-    under_way = next((run.run for run in trial.runs if not run.has_ended), None)
-    return ", the test set" if under_way is None else f", run {under_way}"
+def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
+    """Which run of a trial is held, and what for, where that goes without saying not."""
+    run = f", run {lease.run}" if lease.run or study.definition.runs_per_trial > 1 else ""
+    return run if lease.is_training else f"{run}, the test set"
 
 
 def trials(arguments: argparse.Namespace) -> int:
@@ -97,7 +96,7 @@ def trials(arguments: argparse.Namespace) -> int:
     """
     _change(arguments)
     with opened(arguments) as (store, study):
-        rows = trial_rows(store.trials(study))
+        rows = trial_rows(read_study(store, study.name).trials)
     if arguments.json:
         output.print_json(rows)
     else:
@@ -119,7 +118,8 @@ def _change(arguments: argparse.Namespace) -> None:
         if arguments.why is None:
             setting_aside.include(store, study, number)
         else:
-            gone = setting_aside.exclude(store, study, number, why=arguments.why)
+            setting_aside.exclude(store, study, number, why=arguments.why)
+            gone = without_network(read_study(store, study.name).trials)
             if gone:
                 print(_without_network(study.name, gone), file=sys.stderr)
     finally:
@@ -137,7 +137,7 @@ def _without_network(study: str, numbers: list[int]) -> str:
 def front(arguments: argparse.Namespace) -> int:
     """Print the trials on the front."""
     with opened(arguments) as (store, study):
-        found = store.trials(study)
+        found = read_study(store, study.name).trials
     rows = front_rows(found)
     if arguments.json:
         output.print_json(rows)
@@ -165,6 +165,8 @@ def _status_json(
                 "pid": lease.pid,
                 "device": lease.device,
                 "trial": lease.number,
+                "run": lease.run,
+                "purpose": lease.purpose,
             }
             for lease in leases
         ],

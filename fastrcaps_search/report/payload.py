@@ -97,10 +97,9 @@ def _carried(view: ReportView) -> set[int]:
 def _more(view: ReportView, trial: TrialView, schedule: int, *, curves: bool) -> dict[str, Any]:
     """What the row of ``trials --json`` does not say; parts that say nothing are left out."""
     record = trial.record
-    tokens = {epoch.token for epoch in record.epochs}
-    # A repeat is claimed for itself: its first claim takes nothing over.
-    first = view.stored.study.definition.runs_per_trial
-    repeats = {epoch.run for epoch in record.epochs if epoch.run >= first}
+    # Of each run the first claim takes nothing over.
+    claims = {(epoch.run, epoch.token) for epoch in record.epochs}
+    runs = {epoch.run for epoch in record.epochs}
     found: dict[str, Any] = {
         "policy": trial.mark.policy,
         "rates": trial.rates,
@@ -111,8 +110,8 @@ def _more(view: ReportView, trial: TrialView, schedule: int, *, curves: bool) ->
         "ranges": ranges(record.runs),
         "workers": sorted({epoch.worker for epoch in record.epochs}),
         "sharing": sorted({epoch.sharing for epoch in record.epochs}),
-        "runs": [_run(trial, run, curves=curves) for run in record.runs],
-        "claims": len(tokens) - len(repeats),
+        "runs": [_run(trial, run, curves=curves) for run in record.begun_runs],
+        "claims": 1 + len(claims) - len(runs) if claims else 0,
     }
     failure = record.failure
     if failure is not None and record.state is TrialState.FAILED:
@@ -125,20 +124,21 @@ def _more(view: ReportView, trial: TrialView, schedule: int, *, curves: bool) ->
 
 
 def _run(trial: TrialView, run: RunRecord, *, curves: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "seed": run.seed,
-        "device": run.setting.device_name,
-        "torch": run.setting.torch_version,
-        "precision": run.setting.precision,
-        "threads": run.setting.threads,
-        "bitEqual": run.bit_equal,
-    }
+    setting = run.setting
+    found: dict[str, Any] = {"seed": run.seed, "bitEqual": run.bit_equal}
+    if setting is not None:
+        found |= {
+            "device": setting.device_name,
+            "torch": setting.torch_version,
+            "precision": setting.precision,
+            "threads": setting.threads,
+        }
     if run.removed:
         found["removed"] = True
     if run.accuracy is not None and math.isfinite(run.accuracy):
         found["accuracy"] = run.accuracy
     if run.failure is not None:
-        found["failure"] = run.failure
+        found["failure"] = run.failure.message
     if curves:
         epochs = [epoch.metrics for epoch in trial.record.epochs if epoch.run == run.run]
         seconds = [epoch.training_seconds for epoch in epochs]

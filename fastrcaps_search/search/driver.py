@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastrcaps_search.analysis.summary import untested_front
-from fastrcaps_search.errors import (
-    DiskError,
-    StoreUnavailableError,
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.remaining_work import (
+    RemainingWork,
+    remaining_work,
 )
+from fastrcaps_search.errors import DiskError, StoreUnavailableError
 from fastrcaps_search.search import estimate, files, probing
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.machine import Machine, new_crew, staffed
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.processes import WorkerSpec
 from fastrcaps_search.search.requests import RunRequest, WorkRequest, budget
 from fastrcaps_search.search.slots import CoreSlots
@@ -20,8 +22,8 @@ from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.crews import keep_crew, kept_crews
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.store.repeats import due_repeats, repeats_left
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
 
@@ -40,24 +42,12 @@ class RunOutcome:
     Attributes:
         study: The study.
         trials: All its trials, without epochs.
-        target: Trials that the study can and should end with.
-        exhausted: Whether the space has no more configurations for the budget.
+        work: What is left to do.
     """
 
     study: StudyRecord
     trials: tuple[TrialRecord, ...]
-    target: int
-    exhausted: bool
-
-    @property
-    def finished(self) -> int:
-        """Trials that count towards the budget."""
-        return sum(trial.is_finished for trial in self.trials)
-
-    @property
-    def repeats_left(self) -> int:
-        """Planned runs of trials on or near the front that are still to be trained."""
-        return repeats_left(self.trials, self.study.repeats)
+    work: RemainingWork
 
     @property
     def all_failed(self) -> bool:
@@ -127,28 +117,22 @@ class StudyRun:
             return None
 
     def _outcome(self, store: Store) -> RunOutcome:
-        study = store.study(self.study.name)
-        possible = configuration_count(study.definition)
-        target = study.budget if possible is None else min(possible, study.budget)
-        trials = tuple(store.trials(study))
-        return RunOutcome(study, trials, target, exhausted=target < study.budget)
+        seen = read_study(store, self.study.name)
+        possible = configuration_count(seen.study.definition)
+        work = remaining_work(seen.study, seen.trials, possible=possible)
+        return RunOutcome(seen.study, tuple(seen.trials), work)
 
-    def is_done(self) -> bool:
-        """Whether nothing is left to train or to test."""
-        outcome = self.outcome()
-        return (
-            outcome.finished >= outcome.target
-            and not outcome.repeats_left
-            and not untested_front(self.study, outcome.trials)
-        )
+    def tell_optuna(self) -> None:
+        """Add the finished trials to Optuna's tables that the workers could not.
 
-    @property
-    def left(self) -> int:
-        """Trials that are left to train; when there are none, to repeat; then, to test."""
-        outcome = self.outcome()
-        left = outcome.target - outcome.finished
-        due = len(due_repeats(outcome.trials, outcome.study.repeats))
-        return left if left > 0 else due or len(untested_front(self.study, outcome.trials))
+        Raises:
+            StoreError: The database refused, or another program has a study of that name.
+        """
+        export = OptunaExport(self._store, self.study.name)
+        try:
+            export.wait_and_add(LEASE_SECONDS)
+        finally:
+            export.close()
 
     def look(self, waits: Callable[[str], None] = _unheard) -> Machine:
         """Look at the machine and choose the workers, or take those of the study's last runs.
@@ -172,24 +156,24 @@ class StudyRun:
         name = seen.device_name
         kept = before.get(name) or new_crew(definition, wanted, seen, cores=here)
         kept = keep_crew(self._store, self.study, kept, device_name=name, cores=here)
-        return staffed(wanted, seen, kept, cores=here, left=self.left)
+        return staffed(wanted, seen, kept, cores=here, left=self.outcome().work.at_once)
 
     def plan_line(self, machine: Machine) -> str:
         """What will be done, on what, and about how long it will take."""
         outcome = self.outcome()
-        definition = self.study.definition
-        left = outcome.target - outcome.finished
+        work, definition = outcome.work, self.study.definition
+        left = work.target - work.finished
         trials = self._store.trials(self.study, epochs=True)
         own = estimate.stored_costs(trials, device=machine.devices[0].partition(":")[0])
         each = estimate.trial_seconds(definition, machine.costs.updated(own))
-        runs = max(definition.runs_per_trial, 1)
+        runs = work.planned_runs + len(work.repeats)
         line = (
-            f"{self.study.name}: {outcome.finished}/{outcome.target} trials done, {left} to go; "
+            f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
             f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {machine.words}; "
-            f"{estimate.in_words(each * (left + outcome.repeats_left / runs) / machine.workers)}"
+            f"{estimate.in_words(each / definition.runs_per_trial * runs / machine.workers)}"
             f"{' before the repeats' if left and outcome.study.repeats else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:
@@ -233,10 +217,10 @@ class StudyRun:
 
 
 def _repeats_in_words(outcome: RunOutcome) -> str:
-    left, planned = outcome.repeats_left, outcome.study.repeats
+    left, planned = len(outcome.work.repeats), outcome.study.repeats
     if not planned:
         return ""
-    if outcome.finished < outcome.target:
+    if outcome.work.is_searching:
         return f"then repeats until each on or near the front has {planned} runs; "
     runs = f"{left} run{'' if left == 1 else 's'}"
     return f"{runs} to go until each on or near the front has {planned}; "

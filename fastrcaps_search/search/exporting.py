@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
@@ -77,7 +78,7 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
     require_free(request.folder)
     if request.onnx:
         require_onnx()
-    trials = store.trials(study)
+    trials = read_study(store, study.name).trials
     number, why = request.trial, NAMED
     if number is None:
         row = select_row(choosable_rows(trials), request.criteria)
@@ -185,7 +186,7 @@ def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRe
         setting=_setting(trial, run),
         versions={
             "fastrcaps_search": release(),
-            "torch_trained": run.setting.torch_version,
+            "torch_trained": _setting(trial, run).torch_version,
             "torch_exported": torch_version(),
         },
         files={},
@@ -195,4 +196,6 @@ def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRe
 def _setting(trial: TrialRecord, run: RunRecord) -> RunSetting:
     """Where the best epoch was trained and measured: a run may have gone on elsewhere."""
     epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
-    return next((epoch.setting for epoch in epochs), run.setting)
+    setting = next((epoch.setting for epoch in epochs), run.setting)
+    assert setting is not None
+    return setting

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.records import RunKey, StudyRecord
 
 
 def study_folder(location: Location, study: StudyRecord) -> Path:
@@ -51,9 +51,9 @@ def _size(path: Path) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def trial_log(location: Location, study: StudyRecord, number: int) -> Path:
-    """Log of a trial."""
-    return trial_folder(location, study, number) / "log.txt"
+def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:
+    """Log of a run."""
+    return trial_folder(location, study, key.number) / f"run-{key.run}.log"
 
 
 def worker_log(location: Location, study: StudyRecord, worker: str) -> Path:

@@ -64,7 +64,7 @@ def look(
         RunError: The measurement failed.
     """
     sizes = estimate.batch_sizes(definition)
-    most = configuration_count(definition) or MOST_CPU_WORKERS
+    most = (configuration_count(definition) or MOST_CPU_WORKERS) * definition.runs_per_trial
     asked = wanted.crew(1, cores=cores)
     crews = candidates(cores, most=most) if asked is None else []
     facts = _ask(

@@ -1,17 +1,32 @@
-"""One run of a claimed trial: begun or continued, its epochs and its result stored."""
+"""A claimed run: begun or continued, its epochs, and its result or its failure stored."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
-from fastrcaps_search.errors import CheckpointError, DiskError, SuspendedError
+from fastrcaps_search.errors import (
+    CheckpointError,
+    DeviceError,
+    DiskError,
+    DivergedError,
+    InterruptedRunError,
+    StoreError,
+    SuspendedError,
+    UsageError,
+)
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.trial_log import LOG
-from fastrcaps_search.store.lease import ClaimedTrial
-from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.records import (
+    DIVERGED,
+    Failure,
+    RunRecord,
+    StudyRecord,
+    TrialRecord,
+)
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel
@@ -45,51 +60,90 @@ class Workplace:
     use_threads: Callable[[int], int] = lambda threads: threads
 
 
-class RunTraining:
-    """Trains one run of a claimed trial.
+def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure | None:
+    """Train a claimed run and store its values, or the failure, which is returned.
+
+    Its trial fails with it where it is one of the planned runs, or diverged. After any other
+    failure of a later run the trial keeps its values.
 
     Args:
         place: The worker's study, images and ways to tell.
-        claimed: The claim.
-        record: The trial as stored when it was claimed, with its epochs.
-        index: Index of the run.
-        store: Stores the result, by index.
+        lease: The lease of the run.
+        record: Its trial as stored when it was claimed, with its epochs.
 
-    Attributes:
-        seed: Seed of the run: run ``i`` of every trial has the same, and so the same order of
-            images and the same shifts.
+    Raises:
+        InterruptedRunError: Asked to stop; the run can be continued.
+        DiskError: No room, not even for the best weights; the run can be continued.
+        StoreError: The store or the lease is lost; the run can be continued.
+        DeviceError: The device gave out; another process can continue the run.
+    """
+    try:
+        result = RunTraining(place, lease, record).train()
+    except Exception as error:
+        _raise_unless_data(error)
+        failure = failure_of(error, lease, place.study)
+        fail_run(place.study, lease, failure)
+        return failure
+    LOG.info(
+        "%s complete: accuracy %.4f, %.1f s, %d parameters",
+        lease.claim.key,
+        result.accuracy,
+        result.training_seconds,
+        result.parameters,
+    )
+    return None
+
+
+def fail_run(study: StudyRecord, lease: RunLease, failure: Failure) -> None:
+    """Store that a run ended without values."""
+    is_planned = lease.claim.key.run < study.definition.runs_per_trial
+    lease.fail(failure, ends_trial=is_planned or failure.is_divergence)
+
+
+def failure_of(error: Exception, lease: RunLease, study: StudyRecord) -> Failure:
+    """What a training that raised leaves behind, in the log too."""
+    message = _first_line(error)
+    trace = "".join(traceback.format_exception(error))
+    LOG.error("failed: %s\n%s", message, trace)
+    kind = DIVERGED if isinstance(error, DivergedError) else type(error).__name__
+    log = files.run_log(lease.store.location, study, lease.claim.key)
+    return Failure(kind, message, trace, str(log))
+
+
+def _raise_unless_data(error: Exception) -> None:
+    """Raise what is no fault of the configuration; all else a training raises is data about it."""
+    if isinstance(error, InterruptedRunError | DiskError | StoreError | UsageError):
+        raise error
+    if devices.is_device_fault(error):
+        raise DeviceError(
+            f"the device and its memory must last for the training, got: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+class RunTraining:
+    """Trains a claimed run.
+
+    Args:
+        place: The worker's study, images and ways to tell.
+        lease: The lease of the run.
+        record: Its trial as stored when it was claimed, with its epochs.
     """
 
-    def __init__(
-        self,
-        place: Workplace,
-        claimed: ClaimedTrial,
-        record: TrialRecord,
-        index: int,
-        *,
-        store: Callable[[int, RunResult], None],
-    ) -> None:
+    def __init__(self, place: Workplace, lease: RunLease, record: TrialRecord) -> None:
         self._place = place
-        self._claimed = claimed
+        self._lease = lease
         self._record = record
-        self._index = index
-        self._store = store
-        self.seed = place.study.seed + index
+        self._index = lease.claim.key.run
         self._plan = training_plan(place.study.definition, record.parameters)
 
     def train(self) -> RunResult:
-        """The result as stored; else trained, from the last checkpoint or the first epoch."""
-        done = _done(self._stored)
-        if done is not None:
-            return done
-        setting = self.setting
-        folder = checkpoint_folder(
-            self._claimed,
-            study=self._place.study,
-            run=self._index,
-            seed=self.seed,
-            known=self._known(),
-        )
+        """The result as stored: trained from the last checkpoint or the first epoch."""
+        setting = self._setting()
+        folder = checkpoint_folder(self._lease, study=self._place.study, known=self._known())
         result = None
         while result is None:
             try:
@@ -98,7 +152,7 @@ class RunTraining:
                 LOG.warning("%s: the epoch is trained again", error)
                 self._refresh()
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        self._store(self._index, result)
+        self._lease.finish(result)
         folder.keep_only_weights(result.best_epoch)
         return result
 
@@ -110,18 +164,17 @@ class RunTraining:
         """The claim whose checkpoint counts, by epoch."""
         known = claims(self._record, run=self._index)
         # The holder before this one may have died between a checkpoint and its row. It had
-        # continued exactly the rows that are stored, and nobody has held the trial since. A
+        # continued exactly the rows that are stored, and nobody has held the run since. A
         # checkpoint without a row of a claim before that one may continue rows that are no more.
-        known[max(known, default=0) + 1] = self._claimed.claim.token - 1
+        known[max(known, default=0) + 1] = self._lease.claim.token - 1
         return known
 
     def _refresh(self) -> None:
         """Read the trial again as it is stored."""
-        store, study = self._claimed.store, self._place.study
+        store, study = self._lease.store, self._place.study
         (self._record,) = store.trials(study, epochs=True, number=self._record.number)
 
-    @cached_property
-    def setting(self) -> RunSetting:
+    def _setting(self) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with.
 
         The threads are never more than there are cores for them.
@@ -142,7 +195,7 @@ class RunTraining:
 
     def _open(self, setting: RunSetting, folder: CheckpointFolder) -> Run:
         run = self._build(setting.kernel, folder, self._hooks(setting))
-        self._claimed.begin_run(self._index, seed=self.seed, setting=setting, fresh=not run.epochs)
+        self._lease.begin(setting, fresh=not run.epochs)
         self._agree(run, setting, folder)
         return run
 
@@ -150,7 +203,7 @@ class RunTraining:
         place = self._place
 
         def on_epoch(metrics: EpochMetrics) -> None:
-            self._claimed.store_epoch(self._index, metrics, setting=setting)
+            self._lease.store_epoch(metrics, setting=setting)
             self._told(metrics)
 
         def on_progress(epoch: int, images: int, per_second: float) -> None:
@@ -159,7 +212,7 @@ class RunTraining:
             )
 
         def should_stop() -> bool:
-            self._claimed.require_held()
+            self._lease.require_held()
             return place.should_stop()
 
         def on_unsaved(epoch: int, error: DiskError) -> None:
@@ -175,7 +228,7 @@ class RunTraining:
             splits = self._place.splits
             return Run(
                 self._plan,
-                seed=self.seed,
+                seed=self._lease.claim.seed,
                 splits=splits,
                 kernel=kernel,
                 folder=folder,
@@ -194,12 +247,12 @@ class RunTraining:
         last = len(run.epochs)
         stored = {e.metrics.epoch for e in self._record.epochs if e.run == self._index}
         if max(stored, default=0) > last:
-            self._claimed.forget_epochs_after(self._index, last)
+            self._lease.forget_epochs_after(last)
         for metrics in run.epochs:
             if metrics.epoch not in stored:
                 # Its row will say that this claim has stored it.
                 folder.adopt(metrics.epoch)
-                self._claimed.store_epoch(self._index, metrics, setting=setting)
+                self._lease.store_epoch(metrics, setting=setting)
         if last:
             LOG.info("run %d continues at epoch %d from its checkpoint", self._index, last + 1)
             self._place.tell("resumed", run=self._index, epoch=last + 1)
@@ -220,43 +273,30 @@ class RunTraining:
         )
 
 
-def _done(stored: RunRecord | None) -> RunResult | None:
-    """The result of a run that had ended before its trial was taken over."""
-    if stored is None or stored.accuracy is None:
-        return None
-    return RunResult(
-        accuracy=stored.accuracy,
-        training_seconds=stored.training_seconds or 0.0,
-        parameters=stored.parameters or 0,
-        best_epoch=stored.best_epoch or 0,
-    )
-
-
 def claims(record: TrialRecord, *, run: int) -> dict[int, int]:
     """The claim that stored each epoch of a run."""
     return {row.metrics.epoch: row.token for row in record.epochs if row.run == run}
 
 
 def checkpoint_folder(
-    claimed: ClaimedTrial, *, study: StudyRecord, run: int, seed: int, known: Mapping[int, int]
+    lease: RunLease, *, study: StudyRecord, known: Mapping[int, int]
 ) -> CheckpointFolder:
-    """Checkpoints of one run, marked so that no other study's are ever read.
+    """Checkpoints of a claimed run, marked so that no other study's are ever read.
 
     Args:
-        claimed: The claim, under which checkpoints are written.
+        lease: The lease, under whose claim checkpoints are written.
         study: The study.
-        run: Index of the run.
-        seed: Its seed.
         known: The claim whose checkpoint counts, by epoch.
     """
-    claim = claimed.claim
+    claim = lease.claim
+    number, run = claim.key.number, claim.key.run
     return CheckpointFolder(
-        files.run_folder(claimed.store.location, study, claim.number, run),
+        files.run_folder(lease.store.location, study, number, run),
         owner=files.run_owner(
             study,
-            number=claim.number,
+            number=number,
             run=run,
-            seed=seed,
+            seed=claim.seed,
             configuration_key=claim.configuration_key,
         ),
         claim=claim.token,

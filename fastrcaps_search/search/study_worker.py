@@ -5,33 +5,35 @@ from __future__ import annotations
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
+    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
+    StoreError,
 )
 from fastrcaps_search.search import files
+from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.optuna_export import OptunaExport
+from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.search.runs import Workplace, fail_run, train_run
 from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Admitted, Duty
-from fastrcaps_search.store.failures import failure_facts
-from fastrcaps_search.store.lease import Claim, ClaimedTrial, live_leases
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord
-from fastrcaps_search.store.repeats import ClaimedRepeat
+from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.lease import Claim, RunLease, live_leases
+from fastrcaps_search.store.records import Failure, Purpose, RunKey, StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
-
-if TYPE_CHECKING:
-    from fastrcaps_search.search.runs import Workplace
-    from fastrcaps_search.search.tidying import Tidying
+from fastrcaps_search.training.stage import stage
 
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2
@@ -68,9 +70,6 @@ class Worker:
         tell: Tell,
         stop: threading.Event,
     ) -> None:
-        # Optuna takes a moment to import; the signals are in place before.
-        from fastrcaps_search.search.suggest import propose
-
         self._store = store
         self._study = study
         self._device = device
@@ -79,17 +78,14 @@ class Worker:
         self._tell = tell
         self._stop = stop
         self._place: Workplace | None = None
-        self._tidying: Tidying | None = None
         # A card is its own: only threads that compute on cores need slots.
         self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
-        self._door = Door(
-            store,
-            study,
-            worker=name,
-            device=device,
-            propose=propose,
-            lease_seconds=lease_seconds,
+        claimant = Claimant(
+            store=store, study=study, worker=name, device=device, lease_seconds=lease_seconds
         )
+        self._queue = TrialQueue(claimant, propose)
+        self._export = OptunaExport(store, study.name)
+        self._collector = CheckpointCollector(store, study)
 
     def work(self) -> None:
         """Work until nothing is left to claim.
@@ -101,16 +97,15 @@ class Worker:
         """
         told = ""
         while not self._stop.is_set():
-            admitted = self._next()
-            if admitted is not None and admitted.duty in (Duty.DONE, Duty.EXHAUSTED):
-                self._tell(str(admitted.duty))
+            found = self._next()
+            if found in (Idle.DONE, Idle.EXHAUSTED):
+                self._tell(str(found))
                 return
-            if admitted is not None and admitted.claim is not None:
+            if isinstance(found, Claim):
                 told = ""
-                self._do(admitted, admitted.claim)
-                self._tidy(admitted.duty)
+                self._do(found)
                 continue
-            waits = "no_cores" if admitted is None else "waiting"
+            waits = "no_cores" if found is None else "waiting"
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
@@ -120,17 +115,16 @@ class Worker:
 
     def close(self) -> None:
         """Close the connections and give the cores back."""
-        self._door.close()
+        self._export.close()
         self._free_cores()
 
-    def _next(self) -> Admitted | None:
+    def _next(self) -> Claim | Idle | None:
         """What is to be done next; ``None`` while there are no free cores for it."""
         if self._slots is not None and not self._slots.try_claim(self._wanted_cores()):
-            over = self._door.over()
-            return None if over is None else Admitted(over)
-        # Before a trial is claimed: without its images none must begin.
+            return self._queue.peek()
+        # Before a run is claimed: without its images none must begin.
         self._staged()
-        return self._door.next()
+        return self._queue.claim_next()
 
     def _wanted_cores(self) -> int:
         return min(self._threads, cores())
@@ -149,15 +143,6 @@ class Worker:
         if self._slots is not None:
             self._slots.release()
 
-    def _tidy(self, duty: Duty) -> None:
-        """Remove the networks of trials that are well behind the front."""
-        if duty is Duty.TEST:
-            return
-        from fastrcaps_search.search.tidying import Tidying
-
-        self._tidying = self._tidying or Tidying(self._store, self._study)
-        self._tidying.tidy()
-
     def _awaited(self, waits: str) -> dict[str, object]:
         if waits == "waiting" or self._slots is None:
             return {"held": self._held()}
@@ -166,11 +151,6 @@ class Worker:
     def _staged(self) -> Workplace:
         """The images on the device, once there is a core for them."""
         if self._place is None:
-            # Torch takes seconds to import.
-            from fastrcaps_search.search.runs import Workplace
-            from fastrcaps_search.training.device import SuspensionWatch
-            from fastrcaps_search.training.stage import stage
-
             watch = SuspensionWatch()
             signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
             # Of several cards this process sees only its own.
@@ -192,110 +172,92 @@ class Worker:
         return self._place
 
     def _held(self) -> str:
-        """Who holds the trials that are waited for."""
+        """Who holds the runs that are waited for."""
         return ", ".join(
-            f"trial {lease.number} ({lease.worker}, process {lease.pid} on {lease.host_name})"
+            f"{self._words(lease.key)} ({lease.worker}, process {lease.pid} on {lease.host_name})"
             for lease in live_leases(self._store.leases(self._study))
         )
 
-    def _do(self, admitted: Admitted, claim: Claim) -> None:
-        claimed = ClaimedRepeat(self._store, claim)
-        log = files.trial_log(self._store.location, self._study, claim.number)
+    def _words(self, key: RunKey) -> str:
+        return str(key) if self._numbers_runs(key) else f"trial {key.number}"
+
+    def _numbers_runs(self, key: RunKey) -> bool:
+        """Whether a trial's only run is not meant, which needs no number."""
+        return key.run > 0 or self._study.definition.runs_per_trial > 1
+
+    def _do(self, claim: Claim) -> None:
+        lease = RunLease(self._store, claim)
+        log = files.run_log(self._store.location, self._study, claim.key)
+        do = {Purpose.TRAIN: self._train, Purpose.TEST: self._test}[claim.purpose]
         try:
-            with logging_to(log), claimed.renewed():
-                do = {Duty.TRAIN: self._train, Duty.REPEAT: self._repeat, Duty.TEST: self._test}
-                do[admitted.duty](claimed)
+            with logging_to(log), lease.renewed():
+                do(lease)
         except LeaseLostError as error:
             LOG.warning("%s", error)
-            self._tell("lost", trial=claim.number)
+            self._tell("lost", **self._facts(claim))
             return
         except BaseException:
             # When that fails, others see that this process is no more.
             with suppress(FastrcapsError):
-                claimed.release()
+                lease.release()
             raise
 
-    def _train(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.trial import TrialTraining
+    def _facts(self, claim: Claim) -> dict[str, object]:
+        """What names a run in what is told of it."""
+        key = claim.key
+        return {"trial": key.number, **({"run": key.run} if self._numbers_runs(key) else {})}
 
-        claim = claimed.claim
-        self._tell("trial", **self._begun(claim))
-        training = TrialTraining(self._staged(), claimed, self._record(claim))
-
-        def fail(failure: Failure) -> None:
-            claimed.fail(failure)
-            self._tell("failed", trial=claim.number, **failure_facts(failure))
-
-        with self._device_faults_noted(claimed, fail):
-            failure = training.train()
-        facts = {} if failure is None else failure_facts(failure)
-        self._tell("failed" if facts else "complete", trial=claim.number, **facts)
-
-    def _repeat(self, claimed: ClaimedRepeat) -> None:
-        from fastrcaps_search.search.trial import RepeatTraining
-
-        claim = claimed.claim
-        training = RepeatTraining(self._staged(), claimed, self._record(claim))
-        facts = {"trial": claim.number, "run": training.index}
-        self._tell("repeat", run=training.index, **self._begun(claim))
-
-        def fail(failure: Failure) -> None:
-            training.fail(failure)
-            self._tell("unrepeated", **failure_facts(failure), **facts)
-
-        with self._device_faults_noted(claimed, fail):
-            failure = training.train()
-        claimed.hand_back()
-        if failure is None:
-            self._tell("repeated", **facts)
-        else:
-            self._tell("unrepeated", **failure_facts(failure), **facts)
-
-    def _begun(self, claim: Claim) -> dict[str, object]:
-        """Log who goes on with a trial; what is told of it."""
+    def _train(self, lease: RunLease) -> None:
+        claim = lease.claim
         log_claim(claim)
         epochs = self._study.definition.epochs_of(claim.parameters)
-        return {"trial": claim.number, "policy": claim.parameters.described, "epochs": epochs}
+        policy = claim.parameters.described
+        self._tell("begins", **self._facts(claim), policy=policy, epochs=epochs)
+        try:
+            failure = train_run(self._staged(), lease, self._record(claim))
+        except DeviceError as error:
+            # Even if the run is lost, the device of this process is not to be trusted.
+            with suppress(LeaseLostError):
+                self._note_device_fault(lease, error)
+            raise
+        self._tell_end(claim, failure)
+        self._collector.collect()
+        # What cannot be written there now, is by a later worker or at the end of the command.
+        with suppress(StoreError, DiskError):
+            self._export.add()
+
+    def _tell_end(self, claim: Claim, failure: Failure | None) -> None:
+        if failure is None:
+            self._tell("complete", **self._facts(claim))
+            return
+        told = {"reason": failure.message, "diverged": failure.is_divergence}
+        self._tell("failed", **self._facts(claim), **told)
 
     def _record(self, claim: Claim) -> TrialRecord:
-        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
+        number = claim.key.number
+        (record,) = self._store.trials(self._study, epochs=True, number=number)
         return record
 
-    @contextmanager
-    def _device_faults_noted(
-        self, claimed: ClaimedTrial, fail: Callable[[Failure], None]
-    ) -> Iterator[None]:
-        try:
-            yield
-        except DeviceError as error:
-            # Even if the trial is lost, the device of this process is not to be trusted.
-            with suppress(LeaseLostError):
-                self._note_device_fault(claimed, error, fail)
-            raise
-
-    def _note_device_fault(
-        self, claimed: ClaimedTrial, error: DeviceError, fail: Callable[[Failure], None]
-    ) -> None:
+    def _note_device_fault(self, lease: RunLease, error: DeviceError) -> None:
         """Count it; a training that has had its attempts ends as failed."""
-        faults = claimed.note_device_fault()
+        faults = lease.note_device_fault()
         LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
         if faults <= DEVICE_RETRIES:
             self._tell("fault", attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error))
             return
-        number = claimed.claim.number
+        log = files.run_log(self._store.location, self._study, lease.claim.key)
         reason = f"{error} ({faults} attempts)"
-        log = files.trial_log(self._store.location, self._study, number)
-        fail(Failure("device", reason, traceback.format_exc(), str(log)))
+        failure = Failure("device", reason, traceback.format_exc(), str(log))
+        fail_run(self._study, lease, failure)
+        self._tell_end(lease.claim, failure)
 
-    def _test(self, claimed: ClaimedTrial) -> None:
-        from fastrcaps_search.search.testing import read_test_set
-
-        number = claimed.claim.number
-        self._tell("testing", trial=number)
+    def _test(self, lease: RunLease) -> None:
+        claim = lease.claim
+        self._tell("testing", **self._facts(claim))
         try:
-            read_test_set(self._staged(), claimed, self._record(claimed.claim))
+            read_test_set(self._staged(), lease, self._record(claim))
         except CheckpointError as error:
             LOG.warning("no test accuracy: %s", error)
-            self._tell("untested", trial=number, reason=str(error))
-            self._door.give_up_testing(number)
-        claimed.hand_back()
+            self._tell("untested", **self._facts(claim), reason=str(error))
+            self._queue.give_up_testing(claim.key)
+        lease.hand_back()

@@ -12,13 +12,13 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
+from fastrcaps_search.analysis.distributions import distributions
+from fastrcaps_search.analysis.optuna_trials import frozen_trial, quiet
 from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
-from fastrcaps_search.store.distributions import distributions
-from fastrcaps_search.store.mirror import frozen_trial, quiet
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.training.splits import mixed_seed
 

@@ -19,7 +19,7 @@ MAX_FAILURES = 3
 """Trials that fail in a row, unless asked otherwise, before the run gives up."""
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.25
-ENDS = ("epoch", "complete", "failed", "repeated", "unrepeated")
+ENDS = ("epoch", "complete", "failed")
 """Events after which a worker has got on."""
 DOING = {"waiting": "waits", "no_cores": "waits for cores", "testing": "tests"}
 
@@ -33,6 +33,7 @@ class WorkerView:
         doing: ``starts``, ``trains``, ``waits``, ``waits for cores``, ``waits for the database``,
             ``tests`` or ``ended``.
         trial: Trial at hand.
+        run: Its run at hand; ``None`` where the trial has only one.
         policy: Its policy.
         epochs: Epochs of the trial's training.
         epoch: Last epoch that it ended or is in.
@@ -43,6 +44,7 @@ class WorkerView:
     name: str
     doing: str = "starts"
     trial: int | None = None
+    run: int | None = None
     policy: str | None = None
     epochs: int | None = None
     epoch: int | None = None
@@ -144,16 +146,18 @@ class Supervisor:
         kind = event["event"]
         if kind in ENDS:
             self._restarts[name] = 0
-        if kind in ("trial", "repeat"):
+        if kind == "begins":
             self._progress.workers[name] = WorkerView(
-                name, "trains", event["trial"], event["policy"], event["epochs"]
+                name, "trains", event["trial"], event.get("run"), event["policy"], event["epochs"]
             )
         elif kind in ("epoch", "progress"):
             view.epoch = event["epoch"]
             view.accuracy = event.get("accuracy", view.accuracy)
             view.images_per_second = event.get("images_per_second", view.images_per_second)
         elif kind in DOING:
-            self._progress.workers[name] = WorkerView(name, DOING[kind], event.get("trial"))
+            self._progress.workers[name] = WorkerView(
+                name, DOING[kind], event.get("trial"), event.get("run")
+            )
         elif kind == "store_out":
             view.doing = "waits for the database"
         elif kind == "store_back":
@@ -164,9 +168,9 @@ class Supervisor:
         """Whether the run goes on."""
         if kind in ("done", "exhausted"):
             self._is_over = True
-        elif kind in ("complete", "repeated"):
+        elif kind == "complete":
             self._failures.clear()
-        elif kind in ("failed", "unrepeated"):
+        elif kind == "failed":
             self._note_failure(event)
         elif kind == "error":
             self._note_error(event)

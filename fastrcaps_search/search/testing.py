@@ -8,7 +8,7 @@ from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
 from fastrcaps_search.search.trial_log import LOG
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import RunRecord, TrialRecord
 from fastrcaps_search.training.checkpoint import require_fit
 from fastrcaps_search.training.evaluate import accuracy
@@ -16,38 +16,32 @@ from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.precision import use_precision
 
 
-def read_test_set(place: Workplace, claimed: ClaimedTrial, record: TrialRecord) -> None:
-    """Store the test accuracy of every run of a trial on the front that has none yet.
+def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:
+    """Store the test accuracy of a claimed run of a trial on the front.
 
     Args:
         place: The worker's study and images.
-        claimed: The claim.
-        record: The trial with its epochs, which say whose weights count.
+        lease: The lease of the run.
+        record: Its trial with its epochs, which say whose weights count.
 
     Raises:
-        CheckpointError: The weights of a run are missing or damaged; the other runs were tested.
+        CheckpointError: The weights are missing or damaged.
     """
-    missing = []
-    for run in record.untested:
-        try:
-            reached = _test_accuracy(place, claimed, run, claims(record, run=run.run))
-        except CheckpointError as error:
-            missing.append(error)
-            continue
-        claimed.store_test_accuracy(run.run, reached)
-        LOG.info("run %d: test accuracy %.4f", run.run, reached)
-    if missing:
-        raise missing[0]
+    key = lease.claim.key
+    (run,) = (one for one in record.runs if one.run == key.run)
+    reached = _test_accuracy(place, lease, run, claims(record, run=run.run))
+    lease.store_test_accuracy(reached)
+    LOG.info("%s: test accuracy %.4f", key, reached)
 
 
 def _test_accuracy(
-    place: Workplace, claimed: ClaimedTrial, run: RunRecord, known: Mapping[int, int]
+    place: Workplace, lease: RunLease, run: RunRecord, known: Mapping[int, int]
 ) -> float:
     best = run.best_epoch
-    if best is None or best not in known:
+    if best is None or best not in known or run.setting is None:
         raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
-    definition, parameters = place.study.definition, claimed.claim.parameters
-    folder = checkpoint_folder(claimed, study=place.study, run=run.run, seed=run.seed, known=known)
+    definition, parameters = place.study.definition, lease.claim.parameters
+    folder = checkpoint_folder(lease, study=place.study, known=known)
     network = build_network(
         definition.network,
         decoder=parameters.decoder,

@@ -1,4 +1,4 @@
-"""The log of each trial."""
+"""The log of each run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LOG = logging.getLogger("fastrcaps_search.trial")
 
 
 def log_claim(claim: Claim) -> None:
-    """Say who goes on with which trial."""
+    """Say who goes on with which run."""
     LOG.info(
-        "trial %d claimed by %s (claim %d): %s",
-        claim.number,
+        "%s claimed by %s (claim %d): %s",
+        claim.key,
         claim.worker,
         claim.token,
         json.dumps(claim.parameters.to_dict()),
@@ -27,7 +27,7 @@ def log_claim(claim: Claim) -> None:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Write the trial's log while it is worked on."""
+    """Write the log of a run while it is worked on."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(path, encoding="utf-8")

@@ -16,13 +16,13 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.definition.data_facts import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
-from fastrcaps_search.search.study_worker import Tell, Worker
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
@@ -65,8 +65,15 @@ def _log_trace(location: Location) -> None:
 
 
 def _work(
-    arguments: argparse.Namespace, location: Location, *, tell: Tell, stop: threading.Event
+    arguments: argparse.Namespace,
+    location: Location,
+    *,
+    tell: Callable[..., None],
+    stop: threading.Event,
 ) -> None:
+    # Torch and Optuna take seconds to import; the signals are in place before.
+    from fastrcaps_search.search.study_worker import Worker
+
     patience = Patience(
         arguments.store_patience,
         stop,
@@ -112,7 +119,7 @@ def _private_stdout() -> TextIO:
     return events
 
 
-def _teller(events: TextIO) -> Tell:
+def _teller(events: TextIO) -> Callable[..., None]:
     def tell(event: str, **facts: object) -> None:
         try:
             # A supervisor that is suspended reads nothing: the training goes on unheard.

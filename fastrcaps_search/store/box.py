@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import product
 
 from sqlalchemy import Connection, func, select
@@ -36,23 +37,35 @@ def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, boo
     return product(space.decoder or (None,), space.weight_sharing or (None,))
 
 
-def fix_box(connection: Connection, study_id: int, number: int, *, seconds: float) -> None:
-    """Store the study's box unless it has one; to be done before the trial is completed.
+@contextmanager
+def fix_box(connection: Connection, study_id: int, number: int) -> Iterator[None]:
+    """End a run of a trial within; store the study's box where that completes its first trial.
 
     Args:
-        connection: In the transaction that completes the trial.
+        connection: In the transaction that ends the run.
         study_id: The study.
         number: The trial.
-        seconds: Its training seconds, up to the best epoch.
     """
     one = studies.c.study_id == study_id
-    stored = connection.execute(select(studies.c.box, studies.c.definition).where(one)).one()
-    if stored.box is not None:
+    known = connection.scalar(select(studies.c.box).where(one))
+    definition = None
+    if known is None:
+        # Whoever comes second waits here for the first.
+        text = connection.scalar(select(studies.c.definition).where(one).with_for_update())
+        definition = StudyDefinition.from_dict(json.loads(str(text)))
+    yield
+    if definition is None:
         return
-    trial = (runs.c.study_id == study_id) & (runs.c.number == number)
-    epochs = connection.scalar(select(func.avg(runs.c.best_epoch)).where(trial))
-    definition = StudyDefinition.from_dict(json.loads(stored.definition))
-    box = study_box(definition, epoch_seconds=seconds / float(epochs or 1))
-    # Whoever comes second waits here for the first, and then finds the box stored.
-    fixed = studies.update().where(one, studies.c.box.is_(None))
-    connection.execute(fixed.values(box=json.dumps(box.to_dict())))
+    ended = select(func.count(), func.avg(runs.c.training_seconds), func.avg(runs.c.best_epoch))
+    count, seconds, epochs = connection.execute(
+        ended.where(
+            runs.c.study_id == study_id,
+            runs.c.number == number,
+            runs.c.run < definition.runs_per_trial,
+            runs.c.accuracy.is_not(None),
+        )
+    ).one()
+    if count == definition.runs_per_trial:
+        box = study_box(definition, epoch_seconds=float(seconds) / float(epochs or 1))
+        fixed = studies.update().where(one, studies.c.box.is_(None))
+        connection.execute(fixed.values(box=json.dumps(box.to_dict())))

@@ -56,7 +56,7 @@ class KeptCrew:
 
 def kept_crews(store: Store, study: StudyRecord, *, cores: int) -> dict[str, KeptCrew]:
     """Crews of the study on machines of so many cores, by the name of the device."""
-    return store.do(lambda connection: _read(connection, study, cores))
+    return store.read(lambda connection: _read(connection, study, cores))
 
 
 def keep_crew(
@@ -78,7 +78,7 @@ def keep_crew(
         schema.insert_unless_there(connection, schema.crews, values)
         return _read(connection, study, cores)[device_name]
 
-    return store.do(keep)
+    return store.write(keep)
 
 
 def _read(connection: Connection, study: StudyRecord, cores: int) -> dict[str, KeptCrew]:

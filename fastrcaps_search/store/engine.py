@@ -23,6 +23,8 @@ not hold the study's lock."""
 CONNECT_SECONDS = 10
 POOLED = 2
 """Connections of a process: its own and the one of the thread that renews its lease."""
+READS = "fastrcaps_reads"
+"""Option of a connection to an SQLite file whose transaction does not write."""
 # A peer that has gone without a word is noticed within half a minute, not after two hours.
 KEEPALIVE = {
     "keepalives": 1,
@@ -38,7 +40,7 @@ def writing_engine(location: Location, *, create: bool = False) -> Engine:
 
     Args:
         location: The database.
-        create: Whether an SQLite file may be made; the admission lock must be held.
+        create: Whether an SQLite file may be made.
 
     Raises:
         UsageError: The driver of the database is not installed.
@@ -99,8 +101,20 @@ def _on_connect(engine: Engine, statements: tuple[str, ...]) -> None:
     event.listen(engine, "connect", connected)
 
 
+def snapshot_options(location: Location) -> dict[str, Any]:
+    """Options of a connection whose transaction only reads, and sees one state of the database."""
+    if location.path is None:
+        return {"isolation_level": "REPEATABLE READ"}
+    return {READS: True}
+
+
+def _begin_reading(connection: sqlalchemy.Connection) -> None:
+    # The driver begins none for a SELECT, and each would see another state.
+    connection.exec_driver_sql("BEGIN")
+
+
 def _make_immediate(engine: Engine, path: Path) -> None:
-    """Begin every transaction with the write lock, and keep a write-ahead log.
+    """Begin every transaction that may write with the write lock, and keep a write-ahead log.
 
     SQLite ignores ``SELECT .. FOR UPDATE``: two transactions that read before they write would
     both believe their reading.
@@ -108,7 +122,7 @@ def _make_immediate(engine: Engine, path: Path) -> None:
     opened: dict[str, tuple[int, int]] = {}
 
     def connected(connection: sqlite3.Connection, record: object) -> None:
-        connection.isolation_level = None
+        _leave_transactions(connection, record)
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -119,7 +133,10 @@ def _make_immediate(engine: Engine, path: Path) -> None:
 
     def begun(connection: sqlalchemy.Connection) -> None:
         _require_same(path, opened)
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if connection.get_execution_options().get(READS):
+            _begin_reading(connection)
+        else:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
@@ -180,7 +197,15 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
             "`fastrcaps-search run`, or name another with --storage"
         )
     options = {"immutable": "1"} if immutable else {}
-    return _engine(_sqlite_url(path, mode="ro", **options), **engine_settings(location))
+    engine = _engine(_sqlite_url(path, mode="ro", **options), **engine_settings(location))
+    event.listen(engine, "connect", _leave_transactions)
+    event.listen(engine, "begin", _begin_reading)
+    return engine
+
+
+def _leave_transactions(connection: sqlite3.Connection, record: object) -> None:
+    """Let the driver begin no transaction of its own."""
+    connection.isolation_level = None
 
 
 def _sqlite_url(path: Path, **options: str) -> URL:

@@ -1,32 +1,28 @@
-"""Creating a study, or joining the stored one, under a lock."""
+"""Creating a study, or joining the stored one, in one transaction."""
 
 from __future__ import annotations
 
 import errno
 import json
-import operator
 import uuid
+from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
+from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store import migrations, schema
 from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.differences import difference
 from fastrcaps_search.store.engine import reading_engine, writing_engine
-from fastrcaps_search.store.lock import AdmissionLock
-from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.reading import read_study
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 
 OPTUNA_TABLES = {"studies", "study_directions", "version_info"}
-FIRST_WAIT_SECONDS = 300.0
-"""Longest wait for others that enter: each makes the tables, or sees that they are there."""
-FIRST_IDLE_SECONDS = 60.0
 
 
 def enter_study(
@@ -51,34 +47,31 @@ def enter_study(
         StoreError: The database is not ours to write.
     """
     _make_folder(location)
+    if location.path is None or location.path.exists():
+        _check_ours(location)
     engine = writing_engine(location, create=True)
     store = Store(location, engine)
-    # Of the whole database: its tables are made here.
-    lock = AdmissionLock(
-        location,
-        engine,
-        "",
-        wait_seconds=FIRST_WAIT_SECONDS,
-        idle_seconds=FIRST_IDLE_SECONDS,
-    )
+    asked = {"budget": budget, "repeats": repeats}
+
+    def enter(connection: Connection) -> StudyRecord:
+        migrations.create(connection)
+        migrations.check(connection, shown=location.shown)
+        _insert(connection, definition, seed=seed, **asked)
+        stored = _stored(connection, definition.name, location)
+        changed = difference(stored, definition, seed=seed)
+        # While nothing was trained, there is nothing that a change could contradict.
+        if changed and not _redefine(connection, stored, definition, seed=seed, budget=budget):
+            raise StudyMismatchError(
+                f'study "{definition.name}" in {location.shown} must be resumed as it was begun; '
+                f"{changed}; give the file another name, or choose another --storage"
+            )
+        _raise(connection, stored, **asked)
+        return _stored(connection, definition.name, location)
+
     try:
-        with lock.held():
-            study = _create_and_enter(store, definition, seed=seed, budget=budget)
-            study = _raised(store, study, budget=budget, repeats=repeats)
-        _tell_optuna(store, study)
+        return store.write(enter)
     finally:
         engine.dispose()
-    return study
-
-
-def _tell_optuna(store: Store, study: StudyRecord) -> None:
-    """Tell Optuna what the last workers of the study could not, killed in that moment."""
-    mirror = Mirror(store.location)
-    try:
-        with AdmissionLock(store.location, store.engine, study.name).held() as require_lock:
-            mirror.repair(study, store.trials(study), require_lock=require_lock)
-    finally:
-        mirror.close()
 
 
 def _make_folder(location: Location) -> None:
@@ -93,22 +86,6 @@ def _make_folder(location: Location) -> None:
             f"{folder} must be a folder that can be written, got: {error.strerror}; "
             "mend it, or name another database with --storage"
         ) from error
-
-
-def _create_and_enter(
-    store: Store, definition: StudyDefinition, *, seed: int | None, budget: int
-) -> StudyRecord:
-    location = store.location
-    if location.path is None or location.path.exists():
-        _check_ours(location)
-    mirror = Mirror(location, create=True)
-    try:
-        with store_errors(location):
-            migrations.create(store.engine)
-            migrations.check(store.engine, shown=location.shown)
-        return _enter(store, mirror, definition, seed=seed, budget=budget)
-    finally:
-        mirror.close()
 
 
 def _check_ours(location: Location) -> None:
@@ -126,46 +103,38 @@ def _check_ours(location: Location) -> None:
         )
 
 
-def _enter(
-    store: Store, mirror: Mirror, definition: StudyDefinition, *, seed: int | None, budget: int
-) -> StudyRecord:
-    stored = store.find_study(definition.name)
-    if stored is None:
-        mirror.create_study(definition.name)
-        values = {
-            "name": definition.name,
-            "uid": uuid.uuid4().hex,
-            "definition": json.dumps(definition.to_dict()),
-            "seed": seed or 0,
-            "budget": budget,
-            "created_at": now(),
-        }
-        store.do(lambda connection: connection.execute(insert(schema.studies).values(**values)))
-        return store.study(definition.name)
-    changed = difference(stored, definition, seed=seed)
-    # While nothing was trained, there is nothing that a change could contradict.
-    if changed and _redefine(store, stored, definition, seed=seed, budget=budget):
-        return store.study(definition.name)
-    if changed:
-        raise StudyMismatchError(
-            f'study "{definition.name}" in {store.location.shown} must be resumed as it was '
-            f"begun; {changed}; give the file another name, or choose another --storage"
-        )
-    return stored
+def _insert(
+    connection: Connection, definition: StudyDefinition, *, seed: int | None, **asked: int
+) -> None:
+    """Store the study unless there is one of that name."""
+    values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
+    schema.insert_unless_there(connection, schema.studies, {**values, "created_at": now()})
 
 
-def _raised(store: Store, study: StudyRecord, *, budget: int, repeats: int) -> StudyRecord:
-    """The study with its budget and its planned repeats raised to what is asked."""
+def _defined(definition: StudyDefinition) -> dict[str, str]:
+    # Workers that have read an earlier definition are told so when they claim.
+    return {"uid": uuid.uuid4().hex, "definition": json.dumps(definition.to_dict())}
+
+
+def _stored(connection: Connection, name: str, location: Location) -> StudyRecord:
+    # Locked against those who claim, and who enter at the same time.
     table = schema.studies
-    for column, asked in ((table.c.budget, budget), (table.c.repeats, repeats)):
-        if asked > getattr(study, column.name):
-            raised = table.update().where(table.c.study_id == study.study_id, column < asked)
-            store.do(operator.methodcaller("execute", raised.values({column: asked})))
-    return store.study(study.name)
+    connection.execute(select(table.c.uid).where(table.c.name == name).with_for_update())
+    found = read_study(connection, name, location)
+    assert found is not None
+    return found
+
+
+def _raise(connection: Connection, study: StudyRecord, **asked: int) -> None:
+    """Raise the study's budget and its planned repeats to what is asked."""
+    table = schema.studies
+    for name, number in asked.items():
+        lower = (table.c.study_id == study.study_id) & (table.c[name] < number)
+        connection.execute(table.update().where(lower).values({name: number}))
 
 
 def _redefine(
-    store: Store,
+    connection: Connection,
     stored: StudyRecord,
     definition: StudyDefinition,
     *,
@@ -173,28 +142,36 @@ def _redefine(
     budget: int,
 ) -> bool:
     """Store another definition unless the study has begun; whether that was done."""
-    table = schema.studies
-    values = {
-        "definition": json.dumps(definition.to_dict()),
-        # Workers that have read the old one are told so when they claim.
-        "uid": uuid.uuid4().hex,
-        "seed": stored.seed if seed is None else seed,
-        "budget": budget,
-        "repeats": 0,
-    }
-    trials, crews = schema.trials, schema.crews
+    table, trials, crews = schema.studies, schema.trials, schema.crews
+    begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
+    if connection.scalar(begun) is not None:
+        return False
+    seed = stored.seed if seed is None else seed
+    changed = table.update().where(table.c.study_id == stored.study_id)
+    connection.execute(changed.values(**_defined(definition), seed=seed, budget=budget, repeats=0))
+    # Measured on another network, maybe.
+    connection.execute(crews.delete().where(crews.c.study_id == stored.study_id))
+    return True
 
-    def redefine(connection: Connection) -> bool:
-        # First the row that a worker locks, too, when it claims.
-        connection.execute(
-            table.update().where(table.c.study_id == stored.study_id).values(**values)
-        )
-        begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
-        if connection.scalar(begun) is not None:
-            connection.rollback()
-            return False
-        # Measured on another network, maybe.
-        connection.execute(crews.delete().where(crews.c.study_id == stored.study_id))
-        return True
 
-    return store.do(redefine)
+def difference(stored: StudyRecord, asked: StudyDefinition, *, seed: int | None) -> str:
+    """``key: stored X, asked Y`` for every key that differs; empty when none does."""
+    before, now_asked = _flat(stored.definition.to_dict()), _flat(asked.to_dict())
+    if seed is not None:
+        before["seed"], now_asked["seed"] = stored.seed, seed
+    return "; ".join(
+        f"{key}: stored {_text(before.get(key))}, asked {_text(now_asked.get(key))}"
+        for key in {**before, **now_asked}
+        if before.get(key) != now_asked.get(key)
+    )
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in values.items() if key != "space"}
+    for key, value in (values["space"] or {}).items():
+        flat[f"space.{key}"] = value
+    return flat
+
+
+def _text(value: object) -> str:
+    return "nothing" if value is None else shown(value)

@@ -1,15 +1,30 @@
-"""Frozen records of who holds, or held, which trial."""
+"""Frozen records of who holds, or held, which run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastrcaps_search.store.records import Purpose, RunKey
 
-class _OnHost:
-    """What names its host."""
+
+class _OfRun:
+    """What names a run, and the host that holds it."""
 
     __slots__ = ()
     host: str
+    number: int
+    run: int
+    purpose: str
+
+    @property
+    def key(self) -> RunKey:
+        """The run."""
+        return RunKey(self.number, self.run)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the run is held to be trained."""
+        return self.purpose == Purpose.TRAIN
 
     @property
     def host_name(self) -> str:
@@ -19,15 +34,14 @@ class _OnHost:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRecord(_OnHost):
-    """That a worker was given a trial: for the first time, to go on with it, or to test it.
-
-    The last claim of a failed trial is that of the worker that failed. A complete trial on the
-    front has been claimed once more after its end, to read its test accuracy.
+class ClaimRecord(_OfRun):
+    """That a worker was given a run: for the first time, to go on with it, or to test it.
 
     Attributes:
         number: The trial.
-        token: Fencing token; grows with each claim of the trial.
+        run: Index of the run within it.
+        token: Fencing token; grows with each claim of the run.
+        purpose: ``train`` or ``test``.
         worker: Name of the worker.
         host: Name and id of its machine.
         device: Device that it trains on.
@@ -35,7 +49,9 @@ class ClaimRecord(_OnHost):
     """
 
     number: int
+    run: int
     token: int
+    purpose: str
     worker: str
     host: str
     device: str
@@ -43,12 +59,14 @@ class ClaimRecord(_OnHost):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRecord(_OnHost):
-    """Which process trains a trial now.
+class LeaseRecord(_OfRun):
+    """Which process holds a run now.
 
     Attributes:
         number: The trial.
+        run: Index of the run within it.
         token: Fencing token of the claim.
+        purpose: ``train`` or ``test``.
         worker: Name of the worker.
         host: Name and id of its machine.
         boot_id: Of its machine.
@@ -57,13 +75,16 @@ class LeaseRecord(_OnHost):
         process_start: Start of the process in the kernel's ticks.
         device: Device that it trains on.
         claimed_at: Seconds since 1970, on the database's clock.
+        renewed_at: The same.
         lease_seconds: Silence after which it runs out.
         silent_seconds: Since it was last renewed.
         suspected_seconds: Since another worker first found it silent; ``None`` where none has.
     """
 
     number: int
+    run: int
     token: int
+    purpose: str
     worker: str
     host: str
     boot_id: str
@@ -72,6 +93,7 @@ class LeaseRecord(_OnHost):
     process_start: int
     device: str
     claimed_at: float
+    renewed_at: float
     lease_seconds: float
     silent_seconds: float
     suspected_seconds: float | None = None
@@ -89,7 +111,7 @@ class LeaseRecord(_OnHost):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the trial may be taken over: silent, suspected, and silent ever since.
+        """Whether the run may be taken over: silent, suspected, and silent ever since.
 
         The last third of the lease begins when another worker finds it silent. After an outage of
         the database all are silent, and this is the time in which the living renew.

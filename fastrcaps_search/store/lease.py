@@ -1,4 +1,4 @@
-"""A claimed trial: everything that its worker may write, as long as its token holds."""
+"""The lease of a run: everything that its worker may write, as long as its fencing token holds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.box import fix_box
 from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.failures import failure_values
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_leases
-from fastrcaps_search.store.records import Failure, TrialState, Values
+from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey
 from fastrcaps_search.store.renewal import Renewal
-from fastrcaps_search.store.spreads import read_results, spread_values
+from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
 
 Result = TypeVar("Result")
@@ -48,13 +47,15 @@ def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A trial that this process holds.
+    """A run that this process holds.
 
     Attributes:
         study_id: The study.
-        number: The trial.
+        key: The run.
         token: Fencing token: one higher with each claim, so that an earlier holder that comes
             back cannot write.
+        purpose: To train it, or to test it.
+        seed: Its seed.
         worker: Name of the worker.
         device: Device that it trains on.
         parameters: The trial's assignment.
@@ -63,20 +64,28 @@ class Claim:
     """
 
     study_id: int
-    number: int
+    key: RunKey
     token: int
+    purpose: Purpose
+    seed: int
     worker: str
     device: str
     parameters: TrialParameters
     configuration_key: str
     lease_seconds: float = LEASE_SECONDS
 
+    @property
+    def row(self) -> dict[str, int]:
+        """The columns that name the run."""
+        return {"study_id": self.study_id, "number": self.key.number, "run": self.key.run}
 
-class ClaimedTrial:
-    """Writes of the worker that holds a claim; each holds only with the current token.
+
+class RunLease:
+    """Writes of the worker that holds a run; each holds only with the current token.
 
     Raises:
-        LeaseLostError: From any write, once another worker has taken the trial over.
+        LeaseLostError: From any write, once another worker has taken the run over, or it was
+            given up as its trial failed.
     """
 
     def __init__(self, store: Store, claim: Claim) -> None:
@@ -96,70 +105,63 @@ class ClaimedTrial:
 
     def renew(self) -> bool:
         """Renew the lease; whether it is still held."""
-        table = schema.leases
         renewed = (
-            table.update()
-            .where(self._key(table), table.c.token == self.claim.token)
+            schema.leases.update()
+            .where(self._held(schema.leases))
             .values(renewed_at=now(), suspected_at=None)
         )
-        return self.store.try_once(lambda connection: connection.execute(renewed)).rowcount == 1
+        found = self.store.write_once(lambda connection: connection.execute(renewed))
+        return found.rowcount == 1
 
     def require_held(self) -> None:
-        """Do nothing while no other worker is known to have taken the trial over."""
+        """Do nothing while no other worker is known to have taken the run over."""
         self._require(not self._renewal.lost.is_set())
 
-    def begin_run(self, run: int, *, seed: int, setting: RunSetting, fresh: bool) -> None:
-        """Store a run unless it is there; mark it where it goes on under another setting.
+    def begin(self, setting: RunSetting, *, fresh: bool) -> None:
+        """Store where the run trains; mark it where it goes on under another setting.
 
         Args:
-            run: Index of the run.
-            seed: Its seed.
             setting: Where it trains from now on.
             fresh: Whether it trains from its first epoch, so that no earlier setting counts.
         """
         table = schema.runs
-        key = self._key(table) & (table.c.run == run)
         facts = asdict(setting)
 
         def begin(connection: Connection) -> int:
-            if fresh:
-                connection.execute(table.delete().where(key))
-            row = connection.execute(select(table).where(key)).one_or_none()
-            if row is None:
-                connection.execute(
-                    table.insert().values(
-                        **self._values(), run=run, seed=seed, bit_equal=1, **facts
-                    )
-                )
+            row = connection.execute(select(table).where(self._row(table))).one()
+            changed: dict[str, Any] = {}
+            if fresh or row.device is None:
+                changed = {**facts, "bit_equal": 1}
             elif any(getattr(row, name) != value for name, value in facts.items()):
-                connection.execute(table.update().where(key).values(bit_equal=0))
+                changed = {"bit_equal": 0}
+            if changed:
+                connection.execute(table.update().where(self._row(table)).values(**changed))
             return self._sharing(connection)
 
         self._sharing_before = self._fenced(begin)
 
-    def forget_epochs_after(self, run: int, epoch: int) -> None:
+    def forget_epochs_after(self, epoch: int) -> None:
         """Remove epochs that are to be trained again because their checkpoint is gone."""
         table = schema.epochs
-        later = table.delete().where(self._key(table), table.c.run == run, table.c.epoch > epoch)
+        later = table.delete().where(self._row(table), table.c.epoch > epoch)
         self._fenced(lambda connection: connection.execute(later))
 
-    def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
+    def store_epoch(self, metrics: EpochMetrics, *, setting: RunSetting) -> None:
         """Store an epoch, replacing one of the same number.
 
         It shared its device with as many workers as there were at its start or at its end,
         whichever were more: others come and go while it is trained, and one that has just ended a
-        trial is about to claim the next.
+        run is about to claim the next.
         """
         table = schema.epochs
-        key = self._key(table) & (table.c.run == run) & (table.c.epoch == metrics.epoch)
+        same = self._row(table) & (table.c.epoch == metrics.epoch)
 
         def store(connection: Connection) -> int:
             sharing = self._sharing(connection)
-            connection.execute(table.delete().where(key))
+            connection.execute(table.delete().where(same))
             connection.execute(
                 table.insert().values(
-                    **self._values(),
-                    run=run,
+                    **self.claim.row,
                     token=self.claim.token,
                     worker=self.claim.worker,
                     sharing=max(self._sharing_before, sharing),
@@ -170,97 +172,87 @@ class ClaimedTrial:
             )
             return sharing
 
-        # Whatever went wrong before, the trial gets on.
+        # Whatever went wrong before, the run gets on.
         self._sharing_before = self._fenced(store, deaths=0, device_faults=0)
-
-    def finish_run(self, run: int, result: RunResult) -> None:
-        """Store the values of a run."""
-        self._fenced(lambda connection: self._store_result(connection, run, result))
-
-    def _store_result(self, connection: Connection, run: int, result: RunResult) -> None:
-        table = schema.runs
-        ended = table.update().where(self._key(table), table.c.run == run).values(**asdict(result))
-        connection.execute(ended)
 
     def note_device_fault(self) -> int:
         """Store that the device or its memory gave out; how often that was since an epoch."""
-        count = select(schema.trials.c.device_faults).where(self._key(schema.trials))
+        count = select(schema.runs.c.device_faults).where(self._row(schema.runs))
         # Read before, so that a second attempt at the transaction counts nothing twice.
-        faults = int(self.store.do(lambda connection: connection.scalar(count)) or 0) + 1
+        faults = int(self.store.read(lambda connection: connection.scalar(count)) or 0) + 1
         self._fenced(lambda connection: None, device_faults=faults)
         return faults
 
-    def complete(self, values: Values) -> None:
-        """End the trial with its values; beside them the spreads of its stored runs.
+    def finish(self, result: RunResult) -> None:
+        """End the run with its values.
 
         Raises:
             ValueError: A value is not finite.
         """
-        if not all(math.isfinite(value) for value in values.as_tuple()):
-            raise ValueError(f"values must be finite, got {values.as_tuple()}")
-        self._finish(TrialState.COMPLETE, asdict(values))
-
-    def fail(self, failure: Failure) -> None:
-        """End the trial as failed, with the reason."""
-        self._finish(TrialState.FAILED, failure_values(failure))
-
-    def _finish(self, state: TrialState, values: dict[str, Any]) -> None:
-        table = schema.trials
-        held = self._key(table) & (table.c.token == self.claim.token)
-        # One statement that holds only with the current token: values never come from a worker
-        # that has lost its trial.
-        end = table.update().where(held, table.c.state == TrialState.RUNNING)
-        before = select(table.c.number).where(held, table.c.state == state)
-        for name, value in values.items():
-            before = before.where(table.c[name] == value)
+        values = (result.accuracy, result.training_seconds, result.parameters)
+        if not all(math.isfinite(value) for value in values):
+            raise ValueError(f"values must be finite, got {values}")
 
         def finish(connection: Connection) -> None:
-            spreads = {}
-            if state is TrialState.COMPLETE:
-                # First the study's row, as who claims does: two locks in two orders would block.
-                fix_box(connection, **self._values(), seconds=values["training_seconds"])
-                spreads = self._spreads(connection)
-            done = connection.execute(
-                end.values(state=str(state), finished_at=now(), **values, **spreads)
-            )
-            # It may have been done already, by a commit whose answer was lost.
-            self._require(done.rowcount == 1 or connection.scalar(before) is not None)
-            self._drop_lease(connection)
+            # The study's row before the run's: two locks in two orders would block.
+            with fix_box(connection, self.claim.study_id, self.claim.key.number):
+                self._end(connection, asdict(result))
 
-        self.store.do(finish)
+        self.store.write(finish)
 
-    def _spreads(self, connection: Connection) -> dict[str, float | None]:
-        return spread_values(read_results(connection, self._key(schema.runs)))
+    def fail(self, failure: Failure, *, ends_trial: bool) -> None:
+        """End the run without values, with the reason.
 
-    def store_test_accuracy(self, run: int, accuracy: float) -> None:
-        """Store what a run's best weights reach on the test set; only the first reading counts."""
+        Args:
+            failure: Why.
+            ends_trial: Whether its trial fails with it, whose other runs are given up then.
+        """
+
+        def fail(connection: Connection) -> None:
+            self._end(connection, schema.failure_columns(failure))
+            if ends_trial:
+                give_up_siblings(connection, self.claim.study_id, self.claim.key)
+
+        self.store.write(fail)
+
+    def _end(self, connection: Connection, values: dict[str, Any]) -> None:
+        """End the run in one statement that holds only with the current token, and the lease.
+
+        Values never come from a worker that has lost its run.
+        """
         table = schema.runs
-        read = (
-            table.update()
-            .where(self._key(table), table.c.run == run, table.c.test_accuracy.is_(None))
-            .values(test_accuracy=accuracy)
+        held = self._held(table)
+        end = table.update().where(held, table.c.finished_at.is_(None))
+        done = connection.execute(end.values(finished_at=now(), **values))
+        # It may have been done already, by a commit whose answer was lost.
+        self._require(
+            done.rowcount == 1 or connection.scalar(select(table.c.run).where(held)) is not None
         )
+        self._drop_lease(connection)
+
+    def store_test_accuracy(self, accuracy: float) -> None:
+        """Store what the best weights reach on the test set; only the first reading counts."""
+        table = schema.runs
+        unread = self._row(table) & table.c.test_accuracy.is_(None)
+        read = table.update().where(unread).values(test_accuracy=accuracy)
         self._fenced(lambda connection: connection.execute(read))
 
     def hand_back(self) -> None:
-        """Give back a trial with which nothing is left to do here."""
-        self.store.do(self._drop_lease)
+        """Give back a run with which nothing is left to do here."""
+        self.store.write(self._drop_lease)
 
     def release(self) -> None:
-        """Give the trial back, to be continued by any worker; tried once."""
-        self.store.try_once(self._drop_lease)
+        """Give the run back, to be continued by any worker; tried once."""
+        self.store.write_once(self._drop_lease)
 
     def _drop_lease(self, connection: Connection) -> None:
-        table = schema.leases
-        connection.execute(
-            table.delete().where(self._key(table), table.c.token == self.claim.token)
-        )
+        connection.execute(schema.leases.delete().where(self._held(schema.leases)))
 
     def _sharing(self, connection: Connection) -> int:
         """Workers that train on this machine's same device now, this one included.
 
-        Of every study in this database. A worker that waits holds no trial and does not count,
-        nor does one that died and whose trial nobody has taken over yet.
+        Of every study in this database. A worker that waits holds no run and does not count, nor
+        does one that died and whose run nobody has taken over yet.
         """
         host = ProcessIdentity.current().host
         beside = [
@@ -275,31 +267,44 @@ class ClaimedTrial:
 
         Args:
             work: What to do.
-            **changed: New values of the trial's row, whose lock keeps others from taking over.
+            **changed: New values of the run's row, whose lock keeps others from taking over.
         """
-        table = schema.trials
-        token = self.claim.token
+        table = schema.runs
 
         def fenced(connection: Connection) -> Result:
-            held = connection.execute(
-                table.update()
-                .where(self._key(table), table.c.token == token)
-                .values(token=token, **changed)
-            )
-            self._require(held.rowcount == 1)
+            held = table.update().where(self._held(table))
+            found = connection.execute(held.values(token=self.claim.token, **changed))
+            self._require(found.rowcount == 1)
             return work(connection)
 
-        return self.store.do(fenced)
+        return self.store.write(fenced)
 
-    def _key(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
-        return (table.c.study_id == self.claim.study_id) & (table.c.number == self.claim.number)
+    def _row(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
+        return run_row(table, self.claim.study_id, self.claim.key)
 
-    def _values(self) -> dict[str, int]:
-        return {"study_id": self.claim.study_id, "number": self.claim.number}
+    def _held(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
+        return self._row(table) & (table.c.token == self.claim.token)
 
     def _require(self, held: bool) -> None:
         if not held:
             raise LeaseLostError(
-                f"trial {self.claim.number} must be held to be written, "
-                "but another worker has taken it over; its results here are void"
+                f"{self.claim.key} must be held to be written, but another worker has taken it "
+                "over, or it was given up with its trial; its results here are void"
             )
+
+
+def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:
+    """End the other runs of a trial that has failed by ``key``; their workers lose them."""
+    runs, leases = schema.runs, schema.leases
+    beside = (runs.c.study_id == study_id) & (runs.c.number == key.number)
+    beside &= (runs.c.run != key.run) & runs.c.finished_at.is_(None)
+    failure = Failure(GIVEN_UP, f"given up, as run {key.run} failed", "", "")
+    connection.execute(
+        runs.update()
+        .where(beside)
+        .values(token=runs.c.token + 1, finished_at=now(), **schema.failure_columns(failure))
+    )
+    own = (leases.c.study_id == study_id) & (leases.c.number == key.number)
+    connection.execute(
+        leases.delete().where(own, leases.c.run != key.run, leases.c.purpose == Purpose.TRAIN)
+    )

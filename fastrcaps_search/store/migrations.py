@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, func, select
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.store.schema import metadata, versions
 
-VERSION = 6
+VERSION = 7
 """Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
-others (without the coupling coefficient of the primary capsules)."""
+others, and up to version 6 trials were claimed, not runs."""
+CREATING = 0x66617374  # "fast"
+"""Number of the server's lock for those who make the tables."""
 
 
-def create(engine: Engine) -> None:
-    """Create the tables unless there are some, in one transaction; the admission lock is held."""
-    with engine.begin() as connection:
-        # Here a first migration would bring tables of version 6 up to date.
-        if _version(connection) is None:
-            metadata.create_all(connection)
-            connection.execute(versions.insert().values(version=VERSION))
+def create(connection: Connection) -> None:
+    """Create the tables unless there are some."""
+    if connection.dialect.name == "postgresql":
+        # An SQLite file is locked already, by the transaction.
+        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+    # Here a first migration would bring tables of version 7 up to date.
+    if _version(connection) is None:
+        metadata.create_all(connection)
+        connection.execute(versions.insert().values(version=VERSION))
 
 
 def _version(connection: Connection) -> int | None:
     """Version of the tables; ``None`` where there are none, or were not all made."""
     if not sqlalchemy.inspect(connection).has_table(versions.name):
         return None
-    found: int | None = connection.scalar(sqlalchemy.select(versions.c.version))
+    found: int | None = connection.scalar(select(versions.c.version))
     return found
 
 
-def check(engine: Engine, *, shown: str) -> None:
+def check(connection: Connection, *, shown: str) -> None:
     """Make sure that the tables are there, and of this version.
 
     Raises:
         StoreError: It has no tables of ours, or tables of another version.
     """
-    with engine.connect() as connection:
-        found = _version(connection)
+    found = _version(connection)
     if found is None:
         raise WrongStoreError(
             f"{shown} must hold studies of fastrcaps-search, got a database without its "

@@ -8,28 +8,28 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
 from sqlalchemy import Connection, CursorResult, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import DefinitionError, StoreError
+from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.feasibility import infeasible_reason
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
     RunRecord,
     SetAside,
-    Spread,
     StudyRecord,
     TrialRecord,
-    TrialState,
-    Values,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 
 CLAIM_FIELDS = tuple(ClaimRecord.__dataclass_fields__)
+RUN_FIELDS = (
+    *("run", "seed", "token", "created_at", "finished_at", "accuracy", "training_seconds"),
+    *("best_epoch", "parameters", "test_accuracy"),
+)
+"""Fields of a run that are stored as they are."""
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
 # A row of an epoch: first what is its own, then its setting and its metrics.
@@ -49,8 +54,63 @@ ROWS_AT_ONCE = 1000
 """Rows that are taken from the database before they are made records: so few stay in a cache."""
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A study at one moment.
+
+    Attributes:
+        study: The study.
+        trials: Its trials, by number.
+        leases: Who holds which of their runs, the leases of lost workers included.
+    """
+
+    study: StudyRecord
+    trials: list[TrialRecord]
+    leases: list[LeaseRecord]
+
+
+def read_study(connection: Connection, name: str, location: Location) -> StudyRecord | None:
+    """The study of that name, or ``None``.
+
+    Raises:
+        StoreError: Its definition cannot be read.
+    """
+    query = select(schema.studies).where(schema.studies.c.name == name)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    try:
+        definition = StudyDefinition.from_dict(json.loads(row.definition))
+    except (ValueError, DefinitionError) as error:
+        raise StoreError(
+            f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}'
+        ) from error
+    return StudyRecord(
+        study_id=row.study_id,
+        name=row.name,
+        uid=row.uid,
+        definition=definition,
+        seed=row.seed,
+        budget=row.budget,
+        created_at=row.created_at,
+        repeats=row.repeats,
+        box=None if row.box is None else Box.from_dict(json.loads(row.box)),
+    )
+
+
+def read_snapshot(
+    connection: Connection, name: str, location: Location, *, epochs: bool = False
+) -> Snapshot | None:
+    """A study, its trials and its leases; ``None`` where there is no such study."""
+    study = read_study(connection, name, location)
+    if study is None:
+        return None
+    trials = read_trials(connection, study, epochs=epochs)
+    return Snapshot(study, trials, read_leases(connection, study.study_id))
+
+
 def read_leases(connection: Connection, study_id: int | None = None) -> list[LeaseRecord]:
-    """Current leases by trial number, of one study or of all."""
+    """Current leases by trial and run, of one study or of all."""
     table = schema.leases
     stored = [column for column in table.c if column.name in LeaseRecord.__dataclass_fields__]
     silent = (now() - table.c.renewed_at).label("silent_seconds")
@@ -58,15 +118,15 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
     query = select(*stored, silent, suspected)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number))
+    rows = connection.execute(query.order_by(table.c.number, table.c.run))
     return [LeaseRecord(**row._mapping) for row in rows]
 
 
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
-    """All claims of a study by trial number and token."""
+    """All claims of a study by trial, run and token."""
     table = schema.claims
     query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number, table.c.token))
+    rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
     return [ClaimRecord(*row) for row in rows]
 
 
@@ -77,7 +137,7 @@ def read_trials(
     epochs: bool = False,
     number: int | None = None,
 ) -> list[TrialRecord]:
-    """All trials of a study (or one), by number, in one transaction."""
+    """All trials of a study (or one), by number."""
 
     def rows(
         table: sqlalchemy.Table, *order: str, names: tuple[str, ...] = ()
@@ -145,23 +205,24 @@ def _collection_put_off() -> Iterator[None]:
             gc.enable()
 
 
-def _setting(row: Row[Any]) -> RunSetting:
+def _setting(row: Row[Any]) -> RunSetting | None:
+    if row.device is None:
+        return None
     return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
 
 
 def _run(row: Row[Any]) -> RunRecord:
+    failure = None
+    if row.failure_kind is not None:
+        failure = Failure(
+            row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
+        )
     return RunRecord(
-        run=row.run,
-        seed=row.seed,
         setting=_setting(row),
         bit_equal=bool(row.bit_equal),
-        accuracy=row.accuracy,
-        training_seconds=row.training_seconds,
-        best_epoch=row.best_epoch,
-        test_accuracy=row.test_accuracy,
-        parameters=row.parameters,
-        failure=row.failure,
+        failure=failure,
         removed=bool(row.removed),
+        **{name: getattr(row, name) for name in RUN_FIELDS},
     )
 
 
@@ -171,39 +232,15 @@ def _trial(
     runs: tuple[RunRecord, ...],
     epochs: tuple[EpochRecord, ...],
 ) -> TrialRecord:
-    values = infeasible = None
-    set_aside = _set_aside(row)
-    if row.accuracy is not None:
-        values = Values(row.accuracy, row.training_seconds, row.parameters)
-        infeasible = infeasible_reason(study.definition, values, set_aside)
-    failure = None
-    if row.failure_kind is not None:
-        failure = Failure(
-            row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
-        )
-    # A run without its network cannot meet the test set any more.
-    tested = [
-        run.test_accuracy
-        for run in runs
-        if run.accuracy is not None and not (run.removed and run.test_accuracy is None)
-    ]
-    return TrialRecord(
+    return TrialRecord.of(
+        study.definition,
         number=row.number,
-        state=TrialState(row.state),
         parameters=TrialParameters.from_dict(json.loads(row.assignment)),
         configuration_key=row.configuration_key,
-        values=values,
-        test_accuracy=_mean(tested),
-        failure=failure,
-        token=row.token,
         created_at=row.created_at,
-        finished_at=row.finished_at,
         runs=runs,
         epochs=epochs,
-        accuracy_spread=_spread(row.accuracy_spread, row.accuracy_margin),
-        seconds_spread=_spread(row.training_seconds_spread, row.training_seconds_margin),
-        infeasible=infeasible,
-        set_aside=set_aside,
+        set_aside=_set_aside(row),
     )
 
 
@@ -211,13 +248,3 @@ def _set_aside(row: Row[Any]) -> SetAside | None:
     if row.set_aside_by is None:
         return None
     return SetAside(row.set_aside_by, row.set_aside_host, row.set_aside_why, row.set_aside_at)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Their mean, when all are known."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _spread(deviation: float | None, margin: float | None) -> Spread | None:
-    return None if deviation is None or margin is None else Spread(deviation, margin)

@@ -1,18 +1,35 @@
-"""Frozen records of what the store holds."""
+"""Frozen records of what the store holds.
+
+A run is what a worker claims. The state and the values of a trial follow from its runs when it is
+read (:meth:`TrialRecord.of`); they are stored nowhere.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from statistics import fmean
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.spread import spread
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.feasibility import infeasible_reason
 
 DIVERGED = "diverged"
 """Kind of the failure of a training that left the finite numbers."""
+GIVEN_UP = "given up"
+"""Kind of the failure of a run whose trial failed by another of its runs."""
+
+
+class Purpose(StrEnum):
+    """What a run is claimed for: to be trained, or to read the test set by its best weights."""
+
+    TRAIN = "train"
+    TEST = "test"
 
 
 class TrialState(StrEnum):
@@ -110,6 +127,22 @@ class EpochRecord:
     stored_at: float
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """Which run of which trial.
+
+    Attributes:
+        number: The trial.
+        run: Index of the run within it, from 0.
+    """
+
+    number: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"trial {self.number} run {self.run}"
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """A stored run.
@@ -117,28 +150,35 @@ class RunRecord:
     Attributes:
         run: Index within its trial, from 0.
         seed: Seed.
-        setting: Device, versions, threads that it was begun with.
+        setting: Device, versions, threads that it was begun with; ``None`` while its worker has
+            not begun it.
         bit_equal: ``False`` once it was continued under another setting.
         accuracy: Best accuracy, when done.
         training_seconds: Seconds up to the best epoch, when done.
         best_epoch: That epoch, when done.
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
-        failure: Why a planned repeat ended without a result.
+        failure: Why it ended without a result.
         removed: Whether its network was removed, as its trial was well behind the front.
+        token: Current fencing token: one higher with each claim.
+        created_at: Seconds since 1970 of its first claim, on the database's clock.
+        finished_at: The same of its end.
     """
 
     run: int
     seed: int
-    setting: RunSetting
+    setting: RunSetting | None
     bit_equal: bool
     accuracy: float | None
     training_seconds: float | None
     best_epoch: int | None
     test_accuracy: float | None
     parameters: int | None = None
-    failure: str | None = None
+    failure: Failure | None = None
     removed: bool = False
+    token: int = 1
+    created_at: float = 0.0
+    finished_at: float | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -195,16 +235,16 @@ class TrialRecord:
 
     Attributes:
         number: From 0.
-        state: State.
+        state: State: failed once one of its planned runs has failed or any of its runs diverged,
+            complete once all planned ones have a result.
         parameters: Assignment.
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete; the accuracy is an estimate once enough trials
             were picked for more runs (:mod:`fastrcaps_search.analysis.estimates`).
         test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
-        token: Current fencing token.
         created_at: Seconds since 1970, on the database's clock.
-        finished_at: The same.
+        finished_at: The same of the end of its planned runs, or of its failure.
         runs: Its runs, by index.
         epochs: Its epochs, by run and epoch; empty where they were not asked for.
         accuracy_spread: Of the accuracies of its runs, when complete with two or more.
@@ -221,7 +261,6 @@ class TrialRecord:
     values: Values | None
     test_accuracy: float | None
     failure: Failure | None
-    token: int
     created_at: float
     finished_at: float | None
     runs: tuple[RunRecord, ...] = ()
@@ -231,6 +270,52 @@ class TrialRecord:
     infeasible: str | None = None
     set_aside: SetAside | None = None
     measured: Values | None = None
+
+    @classmethod
+    def of(
+        cls,
+        definition: StudyDefinition,
+        *,
+        number: int,
+        parameters: TrialParameters,
+        configuration_key: str,
+        created_at: float,
+        runs: tuple[RunRecord, ...],
+        epochs: tuple[EpochRecord, ...] = (),
+        set_aside: SetAside | None = None,
+    ) -> TrialRecord:
+        """The trial that these runs make."""
+        planned = definition.runs_per_trial
+        failure = next((run.failure for run in runs if _fails_trial(run, planned)), None)
+        first = [run for run in runs if run.run < planned and run.accuracy is not None]
+        state, values, ends = TrialState.RUNNING, None, [run.finished_at or 0.0 for run in first]
+        if failure is not None:
+            state = TrialState.FAILED
+            ends = [run.finished_at or 0.0 for run in runs if _fails_trial(run, planned)]
+        elif len(first) == planned:
+            state, values = TrialState.COMPLETE, _means(runs)
+        infeasible = None
+        if values is not None:
+            infeasible = infeasible_reason(definition, values.accuracy)
+            if set_aside is not None:
+                infeasible = f"set aside by {set_aside.by}: {set_aside.why}"
+        return cls(
+            number=number,
+            state=state,
+            parameters=parameters,
+            configuration_key=configuration_key,
+            values=values,
+            test_accuracy=_test_accuracy(runs),
+            failure=failure,
+            created_at=created_at,
+            finished_at=max(ends) if state is not TrialState.RUNNING else None,
+            runs=runs,
+            epochs=epochs,
+            accuracy_spread=None if values is None else _spread(runs, "accuracy"),
+            seconds_spread=None if values is None else _spread(runs, "training_seconds"),
+            infeasible=infeasible,
+            set_aside=set_aside,
+        )
 
     @property
     def is_feasible(self) -> bool:
@@ -252,6 +337,11 @@ class TrialRecord:
     def feasible_means(self) -> Values | None:
         """Means over its runs; ``None`` where it may not be on the front."""
         return self.means if self.is_feasible else None
+
+    @property
+    def begun_runs(self) -> tuple[RunRecord, ...]:
+        """The runs of which it is known where they train."""
+        return tuple(run for run in self.runs if run.setting is not None)
 
     @property
     def results(self) -> tuple[RunRecord, ...]:
@@ -285,5 +375,38 @@ class TrialRecord:
     @property
     def device(self) -> str | None:
         """Device names of its runs; several are joined with ``+``."""
-        names = dict.fromkeys(run.setting.device_name for run in self.runs)
+        names = dict.fromkeys(run.setting.device_name for run in self.runs if run.setting)
         return "+".join(names) or None
+
+
+def _fails_trial(run: RunRecord, planned: int) -> bool:
+    """Whether a trial fails by this run: a planned one without a result, or any that diverged."""
+    if run.failure is None or run.failure.kind == GIVEN_UP:
+        return False
+    return run.run < planned or run.failure.is_divergence
+
+
+def _measured(runs: Sequence[RunRecord], name: str) -> list[float]:
+    return [getattr(run, name) or 0.0 for run in runs if run.accuracy is not None]
+
+
+def _means(runs: Sequence[RunRecord]) -> Values:
+    return Values(*(fmean(_measured(runs, field.name)) for field in fields(Values)))
+
+
+def _spread(runs: Sequence[RunRecord], name: str) -> Spread | None:
+    """Of one value over the runs that have it; ``None`` for fewer than two."""
+    over = spread(_measured(runs, name))
+    return None if over is None else Spread(over.deviation, over.margin)
+
+
+def _test_accuracy(runs: Sequence[RunRecord]) -> float | None:
+    """Mean over the runs with a network, when all have met the test set."""
+    # A run without its network cannot meet the test set any more.
+    met = [
+        run.test_accuracy
+        for run in runs
+        if run.accuracy is not None and not (run.removed and run.test_accuracy is None)
+    ]
+    known = [accuracy for accuracy in met if accuracy is not None]
+    return fmean(known) if known and len(known) == len(met) else None

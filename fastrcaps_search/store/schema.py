@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Float,
     Integer,
@@ -19,6 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy import UniqueConstraint as Unique
 from sqlalchemy.dialects import postgresql, sqlite
+
+from fastrcaps_search.store.records import Failure, RunKey
 
 metadata = MetaData()
 
@@ -48,44 +51,31 @@ def _trial_key() -> list[Column[int]]:
     ]
 
 
+def _run_key() -> list[Column[int]]:
+    return [*_trial_key(), Column("run", Integer, primary_key=True, autoincrement=False)]
+
+
 trials = Table(
     "fastrcaps_trials",
     metadata,
     *_trial_key(),
     Column("assignment", Text, nullable=False),
     Column("configuration_key", String(64), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("token", Integer, nullable=False),
-    Column("accuracy", Float),
-    Column("training_seconds", Float),
-    Column("parameters", Float),
-    # Of the runs that the values are means of, where there are two or more.
-    Column("accuracy_spread", Float),
-    Column("accuracy_margin", Float),
-    Column("training_seconds_spread", Float),
-    Column("training_seconds_margin", Float),
-    Column("failure_kind", Text),
-    Column("failure_message", Text),
-    Column("failure_trace", Text),
-    Column("log_path", Text),
     Column("created_at", Float, nullable=False),
-    Column("finished_at", Float),
     # Who has taken it off the front by hand, on which host, why and when.
     Column("set_aside_by", Text),
     Column("set_aside_host", Text),
     Column("set_aside_why", Text),
     Column("set_aside_at", Float),
-    # Since its last stored epoch: workers that died, and devices that gave out.
-    Column("deaths", Integer, nullable=False, default=0),
-    Column("device_faults", Integer, nullable=False, default=0),
     Unique("study_id", "configuration_key"),
 )
 
 leases = Table(
     "fastrcaps_leases",
     metadata,
-    *_trial_key(),
+    *_run_key(),
     Column("token", Integer, nullable=False),
+    Column("purpose", String(16), nullable=False),
     Column("worker", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("boot_id", String(64), nullable=False),
@@ -104,8 +94,9 @@ leases = Table(
 claims = Table(
     "fastrcaps_claims",
     metadata,
-    *_trial_key(),
+    *_run_key(),
     Column("token", Integer, primary_key=True, autoincrement=False),
+    Column("purpose", String(16), nullable=False),
     Column("worker", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("device", Text, nullable=False),
@@ -113,25 +104,28 @@ claims = Table(
 )
 
 
-def _setting() -> list[Column[object]]:
+def _setting(*, nullable: bool) -> list[Column[object]]:
     return [
-        Column("device", Text, nullable=False),
-        Column("device_name", Text, nullable=False),
-        Column("torch_version", String(64), nullable=False),
-        Column("precision", String(16), nullable=False),
-        Column("threads", Integer, nullable=False),
-        Column("kernel", String(64), nullable=False),
+        Column("device", Text, nullable=nullable),
+        Column("device_name", Text, nullable=nullable),
+        Column("torch_version", String(64), nullable=nullable),
+        Column("precision", String(16), nullable=nullable),
+        Column("threads", Integer, nullable=nullable),
+        Column("kernel", String(64), nullable=nullable),
     ]
 
 
 runs = Table(
     "fastrcaps_runs",
     metadata,
-    *_trial_key(),
-    Column("run", Integer, primary_key=True, autoincrement=False),
+    *_run_key(),
     Column("seed", BigInteger, nullable=False),
-    *_setting(),
-    Column("bit_equal", Integer, nullable=False),
+    # Fencing token: one higher with each claim.
+    Column("token", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    # Unknown until its worker begins it.
+    *_setting(nullable=True),
+    Column("bit_equal", Integer, nullable=False, default=1),
     Column("accuracy", Float),
     Column("training_seconds", Float),
     Column("best_epoch", Integer),
@@ -139,8 +133,15 @@ runs = Table(
     Column("test_accuracy", Float),
     # Which evaluation images the best epoch's weights have right, a bit each: read on its own.
     Column("hits", LargeBinary),
-    # Why a planned repeat ended without a result.
-    Column("failure", Text),
+    # Why it ended without a result.
+    Column("failure_kind", Text),
+    Column("failure_message", Text),
+    Column("failure_trace", Text),
+    Column("log_path", Text),
+    Column("finished_at", Float),
+    # Since its last stored epoch: workers that died, and devices that gave out.
+    Column("deaths", Integer, nullable=False, default=0),
+    Column("device_faults", Integer, nullable=False, default=0),
     # Whether its network was removed, as its trial was well behind the front.
     Column("removed", Integer, nullable=False, default=0),
 )
@@ -148,8 +149,7 @@ runs = Table(
 epochs = Table(
     "fastrcaps_epochs",
     metadata,
-    *_trial_key(),
-    Column("run", Integer, primary_key=True, autoincrement=False),
+    *_run_key(),
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("token", Integer, nullable=False),
     Column("worker", Text, nullable=False),
@@ -165,7 +165,7 @@ epochs = Table(
     Column("evaluation_seconds", Float, nullable=False),
     Column("steps", Integer, nullable=False),
     Column("samples", Integer, nullable=False),
-    *_setting(),
+    *_setting(nullable=False),
     Column("sharing", Integer, nullable=False),
     Column("stored_at", Float, nullable=False),
 )
@@ -184,8 +184,30 @@ crews = Table(
 )
 
 
-def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
-    """Insert a row unless its key is taken."""
+def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row unless its key is taken; whether that was done."""
     on_server = connection.dialect.name == "postgresql"
     insert = postgresql.insert(table) if on_server else sqlite.insert(table)
-    connection.execute(insert.values(**values).on_conflict_do_nothing())
+    return connection.execute(insert.values(**values).on_conflict_do_nothing()).rowcount == 1
+
+
+def run_row(table: Table, study_id: int, key: RunKey) -> ColumnElement[bool]:
+    """Where a table speaks of one run."""
+    return (
+        (table.c.study_id == study_id) & (table.c.number == key.number) & (table.c.run == key.run)
+    )
+
+
+def failure_columns(failure: Failure) -> dict[str, str]:
+    """Columns of a failure, of characters that every database takes."""
+    texts = {
+        "failure_kind": failure.kind,
+        "failure_message": failure.message,
+        "failure_trace": failure.trace,
+        "log_path": failure.log_path,
+    }
+    # None takes NUL, nor halves of characters.
+    return {
+        name: text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+        for name, text in texts.items()
+    }

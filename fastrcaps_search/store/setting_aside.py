@@ -14,22 +14,17 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.store.removal import without_network
 from fastrcaps_search.store.store import Store
 
 LONGEST_WHY = 200
 """Characters of a reason."""
 
 
-def exclude(store: Store, study: StudyRecord, number: int, *, why: str) -> list[int]:
+def exclude(store: Store, study: StudyRecord, number: int, *, why: str) -> None:
     """Set a complete trial aside: it leaves the front and all that goes by it.
 
     Workers see it the next time that they ask for something to do. The reason of a trial that is
     set aside already is replaced.
-
-    Returns:
-        Numbers of the trials on the front without it whose networks were removed: they may be
-        chosen, but neither exported nor tested until they are repeated.
 
     Raises:
         UsageError: No such trial, one that is not complete, or not a reason of one line.
@@ -46,8 +41,7 @@ def exclude(store: Store, study: StudyRecord, number: int, *, why: str) -> list[
             )
         _update(connection, study, number, **values, set_aside_why=why, set_aside_at=now())
 
-    store.do(write)
-    return without_network(store.trials(study))
+    store.write(write)
 
 
 def include(store: Store, study: StudyRecord, number: int) -> None:
@@ -66,7 +60,7 @@ def include(store: Store, study: StudyRecord, number: int) -> None:
         names = ("by", "host", "why", "at")
         _update(connection, study, number, **{f"set_aside_{name}": None for name in names})
 
-    store.do(write)
+    store.write(write)
 
 
 def _require_reason(why: str) -> None:

@@ -1,28 +1,29 @@
-"""Reading what is stored."""
+"""One database: transactions that read or write, and what is read of a study."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import Connection, Engine, select
 
-from fastrcaps_search.analysis.estimates import estimated
-from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
-    DefinitionError,
     ReadOnlyStoreError,
-    StoreError,
     StudyNotFoundError,
 )
-from fastrcaps_search.front.box import Box
 from fastrcaps_search.store import migrations, schema
-from fastrcaps_search.store.engine import reading_engine, writing_engine
+from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reading import read_claims, read_leases, read_trials
+from fastrcaps_search.store.reading import (
+    Snapshot,
+    read_claims,
+    read_leases,
+    read_snapshot,
+    read_study,
+    read_trials,
+)
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 from fastrcaps_search.store.refusals import store_errors
 
@@ -81,8 +82,8 @@ class Store:
     @classmethod
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
         try:
-            with store_errors(location):
-                migrations.check(engine, shown=location.shown)
+            with store_errors(location), engine.connect() as connection:
+                migrations.check(connection, shown=location.shown)
         except BaseException:
             engine.dispose()
             raise
@@ -92,7 +93,7 @@ class Store:
         """Close all connections."""
         self.engine.dispose()
 
-    def do(self, work: Callable[[Connection], Result]) -> Result:
+    def write(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work in one transaction; again while the database is out, within the patience.
 
         Args:
@@ -102,17 +103,34 @@ class Store:
             StoreError: The database refused.
             DiskError: There is no room for it.
         """
-        return self.patience(lambda: self.try_once(work))
+        return self.patience(lambda: self.write_once(work))
 
-    def try_once(self, work: Callable[[Connection], Result]) -> Result:
+    def write_once(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work in one transaction, without patience."""
         with store_errors(self.location), self.engine.begin() as connection:
             return work(connection)
 
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """Do the work, which only reads, on one state of the database.
+
+        It holds up nobody who writes.
+        """
+
+        def attempt() -> Result:
+            options = snapshot_options(self.location)
+            with (
+                store_errors(self.location),
+                self.engine.connect() as connection,
+                connection.execution_options(**options).begin(),
+            ):
+                return work(connection)
+
+        return self.patience(attempt)
+
     def study_names(self) -> list[str]:
         """Names of the stored studies, sorted."""
         query = select(schema.studies.c.name).order_by("name")
-        return self.do(lambda connection: list(connection.scalars(query)))
+        return self.read(lambda connection: list(connection.scalars(query)))
 
     def study(self, name: str) -> StudyRecord:
         """The stored study of that name.
@@ -122,40 +140,53 @@ class Store:
         """
         found = self.find_study(name)
         if found is None:
-            names = ", ".join(self.study_names()) or "none"
-            raise StudyNotFoundError(
-                f'study "{name}" must be in {self.location.shown}; it holds: {names}'
-            )
+            raise self._unknown(name)
         return found
+
+    def _unknown(self, name: str) -> StudyNotFoundError:
+        names = ", ".join(self.study_names()) or "none"
+        return StudyNotFoundError(
+            f'study "{name}" must be in {self.location.shown}; it holds: {names}'
+        )
 
     def find_study(self, name: str) -> StudyRecord | None:
         """The stored study of that name, or ``None``."""
-        query = select(schema.studies).where(schema.studies.c.name == name)
-        row = self.do(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else _study(row, self.location)
+        return self.read(lambda connection: read_study(connection, name, self.location))
 
     def leases(self, study: StudyRecord) -> list[LeaseRecord]:
-        """Current leases, by trial number."""
-        return self.do(lambda connection: read_leases(connection, study.study_id))
+        """Current leases, by trial and run."""
+        return self.read(lambda connection: read_leases(connection, study.study_id))
 
     def claims(self, study: StudyRecord) -> list[ClaimRecord]:
-        """All claims that were ever granted, by trial number and token."""
-        return self.do(lambda connection: read_claims(connection, study.study_id))
+        """All claims that were ever granted, by trial, run and token."""
+        return self.read(lambda connection: read_claims(connection, study.study_id))
 
     def trials(
         self, study: StudyRecord, *, epochs: bool = False, number: int | None = None
     ) -> list[TrialRecord]:
-        """All trials by number, with their runs; values as ``analysis/estimates.py`` says.
+        """All trials by number, with their runs; values are the means of these.
 
         Args:
             study: The study.
             epochs: Whether to read the epochs too.
-            number: Only this trial, whose values then are the means of its runs.
+            number: Only this trial.
         """
-        found = self.do(
+        return self.read(
             lambda connection: read_trials(connection, study, epochs=epochs, number=number)
         )
-        return found if number is not None else estimated(found, study=study)
+
+    def snapshot(self, name: str, *, epochs: bool = False) -> Snapshot:
+        """A study, its trials and its leases, all of one moment.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+        found = self.read(
+            lambda connection: read_snapshot(connection, name, self.location, epochs=epochs)
+        )
+        if found is None:
+            raise self._unknown(name)
+        return found
 
     def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:
         """Which evaluation images each run has right, by trial and run; see ``RunResult``.
@@ -170,25 +201,5 @@ class Store:
             table.c.number.in_(numbers),
             table.c.hits.is_not(None),
         )
-        rows = self.do(lambda connection: connection.execute(query).all())
+        rows = self.read(lambda connection: connection.execute(query).all())
         return {(row.number, row.run): row.hits for row in rows}
-
-
-def _study(row: Row[Any], location: Location) -> StudyRecord:
-    try:
-        definition = StudyDefinition.from_dict(json.loads(row.definition))
-    except (ValueError, DefinitionError) as error:
-        raise StoreError(
-            f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}'
-        ) from error
-    return StudyRecord(
-        study_id=row.study_id,
-        name=row.name,
-        uid=row.uid,
-        definition=definition,
-        seed=row.seed,
-        budget=row.budget,
-        created_at=row.created_at,
-        repeats=row.repeats,
-        box=None if row.box is None else Box.from_dict(json.loads(row.box)),
-    )

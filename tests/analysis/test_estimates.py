@@ -12,8 +12,11 @@ from statistics import pstdev
 from typing import TYPE_CHECKING
 
 import pytest
+from fastrcaps_search.store.admission import Door
 
 from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.optuna_trials import frozen_trial
+from fastrcaps_search.analysis.remaining_work import due_repeats
 from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.cli.output import print_front
@@ -24,13 +27,10 @@ from fastrcaps_search.report.facts.progress import progress
 from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.payload import payload
 from fastrcaps_search.report.tables import csv_text
-from fastrcaps_search.store.admission import Door
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.mirror import frozen_trial
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
-from fastrcaps_search.store.repeats import due_repeats
 from fastrcaps_search.store.store import Store
 from tests.store.test_repeats import repeat, trial
 from tests.store.workers import claimed, complete

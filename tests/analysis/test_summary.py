@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.rows import front_rows, trial_row, trial_rows
-from fastrcaps_search.analysis.summary import front_numbers, summarise
+from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box

@@ -22,7 +22,7 @@ from typing import Any, Protocol, Self
 
 import optuna
 
-from fastrcaps_search.analysis.summary import untested_front
+from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec

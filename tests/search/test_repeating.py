@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from fastrcaps_search.search.tidying import Tidying
+from fastrcaps_search.search.trial import RepeatTraining, TrialTraining
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.repeats import ClaimedRepeat
 
-from fastrcaps_search.analysis.summary import front_numbers, untested_front
+from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
@@ -20,15 +26,10 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.runs import Workplace
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.search.tidying import Tidying
-from fastrcaps_search.search.trial import RepeatTraining, TrialTraining
 from fastrcaps_search.store import removal
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.store.repeats import ClaimedRepeat
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,8 +15,9 @@ import optuna
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
@@ -26,7 +27,7 @@ from tests.store import workers
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
 
-DoorMaker = Callable[..., Door]
+QueueMaker = Callable[..., TrialQueue]
 ChildStarter = Callable[..., subprocess.Popen[str]]
 OptunaOpener = Callable[[], optuna.storages.RDBStorage]
 Sql = Callable[[str], list[tuple[Any, ...]]]
@@ -127,25 +128,23 @@ def store(location: Location, study: StudyRecord) -> Iterator[Store]:
 
 
 @pytest.fixture
-def make_door(store: Store, study: StudyRecord) -> Iterator[DoorMaker]:
-    """Makes doors to the study, closed at the end."""
-    with ExitStack() as stack:
+def make_queue(store: Store, study: StudyRecord) -> QueueMaker:
+    """Makes queues of the study, each of a worker of its own."""
 
-        def make(
-            worker: str = "w0",
-            *,
-            device: str = "cpu",
-            of: StudyRecord | None = None,
-            at: Store | None = None,
-            **more: Any,  # noqa: ANN401  # the door's own
-        ) -> Door:
-            door = Door(
-                at or store, of or study, worker=worker, device=device, propose=propose, **more
-            )
-            stack.callback(door.close)
-            return door
+    def make(
+        worker: str = "w0",
+        *,
+        device: str = "cpu",
+        of: StudyRecord | None = None,
+        at: Store | None = None,
+        **more: Any,  # noqa: ANN401  # the claimant's own
+    ) -> TrialQueue:
+        claimant = Claimant(
+            store=at or store, study=of or study, worker=worker, device=device, **more
+        )
+        return TrialQueue(claimant, propose)
 
-        yield make
+    return make
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from fastrcaps_search.analysis.distributions import distributions
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.distributions import distributions
 
 
 def test_whole_numbers_at_equal_steps_have_an_order() -> None:

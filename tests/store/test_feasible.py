@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING
 
 import optuna
 import pytest
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
 
+from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.remaining_work import due_repeats, untested_front
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
-from fastrcaps_search.analysis.summary import front_numbers, summarise, untested_front
+from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.feasibility import infeasible_reason
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, Values
 from fastrcaps_search.store.removal import give_up_networks
-from fastrcaps_search.store.repeats import due_repeats
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete, trial_of

@@ -8,14 +8,16 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 import pytest
+from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.repeats import ClaimedRepeat, next_run, repeats_left
 from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 
+from fastrcaps_search.analysis.remaining_work import due_repeats
 from fastrcaps_search.analysis.uncertainty import near_front_numbers, probabilities
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location
@@ -28,7 +30,6 @@ from fastrcaps_search.store.records import (
     TrialState,
     Values,
 )
-from fastrcaps_search.store.repeats import ClaimedRepeat, due_repeats, next_run, repeats_left
 from fastrcaps_search.store.store import Store
 from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, trial_of
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.analysis.summary import untested_front
-from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.duties import Duty
+
+from fastrcaps_search.analysis.remaining_work import untested_front
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store

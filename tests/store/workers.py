@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
-from fastrcaps_search.store.lease import Claim, ClaimedTrial
+from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.records import (
+    Failure,
+    Purpose,
+    RunRecord,
+    StudyRecord,
+    TrialRecord,
+    Values,
+)
 from fastrcaps_search.store.store import Store
 
 VALUES = Values(0.9, 2.0, 61_706)
@@ -29,11 +35,11 @@ BEGIN = """
 import json, os, sys, time
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.metrics import RunResult
+from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
 
 
@@ -45,10 +51,10 @@ def propose(study, trials):
     return None
 
 
-def door_of(store, worker, **more):
-    return Door(
-        store, store.study("tiny"), worker=worker, device="cpu", propose=propose, **more
-    )
+def queue_of(store, worker, **more):
+    study = store.study("tiny")
+    claimant = Claimant(store=store, study=study, worker=worker, device="cpu", **more)
+    return TrialQueue(claimant, propose)
 
 
 location = locate(sys.argv[1])
@@ -58,7 +64,7 @@ CLAIM_AND_WAIT = (
     BEGIN
     + """
 store = Store.writing(location)
-print(door_of(store, "child").next().claim.number, flush=True)
+print(queue_of(store, "child").claim_next().key.number, flush=True)
 input()
 """
 )
@@ -98,22 +104,34 @@ def until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT_SECONDS) 
         time.sleep(POLL_SECONDS)
 
 
-def claimed(door: Door) -> Claim:
-    """The trial that the door gives to be trained."""
-    admitted = door.next()
-    assert admitted.duty is Duty.TRAIN
-    assert admitted.claim is not None
-    return admitted.claim
+def claimed(queue: TrialQueue, purpose: Purpose = Purpose.TRAIN) -> Claim:
+    """What the queue gives next: a run for that purpose."""
+    claim = queue.claim_next()
+    assert isinstance(claim, Claim)
+    assert claim.purpose is purpose
+    return claim
+
+
+def result_of(values: Values = VALUES) -> RunResult:
+    """The result of a run with these values."""
+    return RunResult(values.accuracy, values.training_seconds, int(values.parameters), 1)
 
 
 def complete(store: Store, claim: Claim, values: Values = VALUES) -> None:
-    """End a trial with one run, as if it had been trained."""
-    trial = ClaimedTrial(store, claim)
-    trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
-    trial.finish_run(
-        0, RunResult(values.accuracy, values.training_seconds, int(values.parameters), 1)
-    )
-    trial.complete(values)
+    """End a run as if it had been trained."""
+    lease = RunLease(store, claim)
+    lease.begin(SETTING, fresh=True)
+    lease.finish(result_of(values))
+
+
+def fail(store: Store, claim: Claim, failure: Failure = FAILURE) -> None:
+    """End a planned run, and with it its trial, without values."""
+    RunLease(store, claim).fail(failure, ends_trial=True)
+
+
+def run_of(store: Store, study: StudyRecord, number: int = 0, run: int = 0) -> RunRecord:
+    """A run as it is stored."""
+    return store.trials(study)[number].runs[run]
 
 
 def file_of(location: Location) -> Path:

@@ -84,8 +84,8 @@ def _evaluated(
     # Imported here: Optuna takes longer to import than the rest of the report.
     import optuna
 
-    from fastrcaps_search.store.distributions import distributions
-    from fastrcaps_search.store.mirror import quiet
+    from fastrcaps_search.analysis.distributions import distributions
+    from fastrcaps_search.analysis.optuna_trials import quiet
 
     known = distributions(study.definition)
     frozen = [_frozen(trial, known) for trial in trials]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.analysis.rows import failure_reason
@@ -13,7 +13,7 @@ from fastrcaps_search.report import text
 from fastrcaps_search.report.facts.time_axis import NOTHING, TimeAxis, positions
 from fastrcaps_search.report.marks import Mark, mark
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import RunRecord, TrialRecord, TrialState, Values
 
 MOST_SHOWN = 24
 """Trials on the front, the most accurate ones, that figures show one by one."""
@@ -79,7 +79,7 @@ def trial_view(
     batch: str,
     on_front: bool,
     probability: float | None,
-    lease: LeaseRecord | None,
+    leases: Sequence[LeaseRecord],
 ) -> TrialView:
     """Gather the facts of a trial; ``batch`` are its batch sizes in words."""
     parameters = record.parameters
@@ -97,7 +97,7 @@ def trial_view(
         positions=NOTHING if values is None else positions(record),
         on_front=on_front,
         probability=probability,
-        note=_note(definition, record, lease),
+        note=_note(definition, record, leases),
     )
 
 
@@ -130,38 +130,29 @@ def _rates(parameters: TrialParameters) -> str:
     return ", ".join(words.format(text) for words, text in found.items() if text)
 
 
-def _note(definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None) -> str:
+def _note(definition: StudyDefinition, record: TrialRecord, leases: Sequence[LeaseRecord]) -> str:
     if record.state is TrialState.FAILED:
         return failure_reason(record)
+    under_way = [_run_note(definition, record, run, leases) for run in record.runs]
     if record.state is TrialState.COMPLETE:
-        notes = (record.infeasible or "", _repeat_note(definition, record, lease))
-        return "; ".join(filter(None, notes))
+        return "; ".join(filter(None, (record.infeasible or "", *under_way)))
     if record.state is not TrialState.RUNNING:
         return ""
-    last = max(
-        ((epoch.run, epoch.metrics.epoch) for epoch in record.epochs),
-        default=(max(len(record.runs) - 1, 0), 0),
-    )
-    runs = definition.runs_per_trial
-    run = f"run {last[0] + 1} of {runs}, " if runs > 1 else ""
-    done = f"{run}{last[1]} of {definition.epochs_of(record.parameters)} epochs done"
-    where = _held(lease) if lease else "waiting for a worker"
-    return f"{done}, {where}"
+    done = f"{len(record.results)} of {definition.runs_per_trial} runs done"
+    return "; ".join(filter(None, ((definition.runs_per_trial > 1 and done) or "", *under_way)))
 
 
-def _repeat_note(
-    definition: StudyDefinition, record: TrialRecord, lease: LeaseRecord | None
+def _run_note(
+    definition: StudyDefinition,
+    record: TrialRecord,
+    run: RunRecord,
+    leases: Sequence[LeaseRecord],
 ) -> str:
-    """How far one more run of a complete trial is, where one has begun."""
-    run = next((run.run for run in record.runs if not run.has_ended), None)
-    if run is None:
+    """How far a run is that has not ended."""
+    if run.has_ended:
         return ""
-    done = max((e.metrics.epoch for e in record.epochs if e.run == run), default=0)
-    state = "under way" if lease else "interrupted"
-    where = f", {_held(lease)}" if lease else ""
-    epochs = definition.epochs_of(record.parameters)
-    return f"run {run + 1} {state}, {done} of {epochs} epochs done{where}"
-
-
-def _held(lease: LeaseRecord) -> str:
-    return f"held by {lease.host_name} ({lease.device})"
+    done = max((e.metrics.epoch for e in record.epochs if e.run == run.run), default=0)
+    held = next((lease for lease in leases if lease.run == run.run), None)
+    where = f"held by {held.host_name} ({held.device})" if held else "waiting for a worker"
+    number = f"run {run.run + 1}: " if run.run or definition.runs_per_trial > 1 else ""
+    return f"{number}{done} of {definition.epochs_of(record.parameters)} epochs done, {where}"

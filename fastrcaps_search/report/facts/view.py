@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fastrcaps_search.analysis.comparing import Hits
-from fastrcaps_search.analysis.summary import front_numbers, summarise
+from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
+from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.report import text
 from fastrcaps_search.report.facts import head
@@ -34,7 +36,6 @@ from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_v
 from fastrcaps_search.report.marks import COLOURS, Mark
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
-from fastrcaps_search.store.repeats import due_repeats, repeats_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +61,16 @@ class StoredStudy:
     possible: int | None = None
     hits: Hits = field(default_factory=dict)
 
-    @property
-    def in_progress(self) -> bool:
-        """Whether trials or repeats are still to come, or a trial is held, as to be tested."""
-        return self.is_searching or bool(due_repeats(self.trials, self.study.repeats))
+    def work(self, probabilities: Mapping[int, float] | None = None) -> RemainingWork:
+        """What is left to do; quicker where the probabilities are known."""
+        return remaining_work(
+            self.study, self.trials, possible=self.possible, probabilities=probabilities
+        )
 
     @property
-    def is_searching(self) -> bool:
-        """Whether trials are still to come or held; quick, unlike to find what is to repeat."""
-        finished = sum(trial.is_finished for trial in self.trials)
-        target = min(self.possible or self.study.budget, self.study.budget)
-        return finished < target or bool(self.leases)
+    def in_progress(self) -> bool:
+        """Whether anything is still to come, or a run is held."""
+        return bool(self.leases) or not self.work().is_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,8 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
     order = front_numbers(records)
     plans = Plans(study.definition)
     sureness = probabilities(records)
-    left = repeats_left(records, study.repeats, sureness)
+    work = stored.work(sureness)
+    left = len(work.repeats)
     trials = _trials(stored, records, plans, frozenset(order), sureness)
     by_number = {trial.number: trial for trial in trials}
     front = tuple(by_number[number] for number in order)
@@ -189,7 +190,7 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         stored=stored,
         subtitle=f"{study.definition.network} on {study.definition.data_set}",
         written_at=written_at,
-        in_progress=stored.is_searching or left > 0,
+        in_progress=bool(stored.leases) or work.is_searching or left > 0,
         tiles=head.tiles(summary, on_front),
         facts=head.protocol(study, summary, repeats_left=left, version=version),
         warnings=summary.warnings,
@@ -209,7 +210,7 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         spans=spans(
             records,
             stored.claims,
-            held={lease.number for lease in stored.leases},
+            held={lease.key for lease in stored.leases},
             runs_per_trial=study.definition.runs_per_trial,
             now=written_at.timestamp(),
         ),
@@ -227,7 +228,6 @@ def _trials(
     on_front: frozenset[int],
     sureness: Mapping[int, float],
 ) -> tuple[TrialView, ...]:
-    held = {lease.number: lease for lease in stored.leases}
     return tuple(
         trial_view(
             stored.study.definition,
@@ -235,7 +235,7 @@ def _trials(
             batch=text.batches(plans.of(record.parameters).batch_sizes),
             on_front=record.number in on_front,
             probability=sureness.get(record.number),
-            lease=held.get(record.number),
+            leases=[lease for lease in stored.leases if lease.number == record.number],
         )
         for record in records
     )

@@ -13,6 +13,7 @@ import optuna
 import pytest
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
+from fastrcaps_search.analysis.distributions import distributions
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report.facts.importance import (
     FEWEST_TRIALS,
@@ -21,7 +22,6 @@ from fastrcaps_search.report.facts.importance import (
     effects,
     importance,
 )
-from fastrcaps_search.store.distributions import distributions
 from fastrcaps_search.store.records import Values
 
 if TYPE_CHECKING:

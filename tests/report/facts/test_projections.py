@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.rows import front_rows, trial_row
-from fastrcaps_search.analysis.summary import front_numbers
 from fastrcaps_search.report.facts.projections import PAIRS, Row, fronts
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from tests.report.views import many, view_of

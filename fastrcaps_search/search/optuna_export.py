@@ -1,0 +1,143 @@
+"""Finished trials in Optuna's own tables, so that optuna-dashboard and its like can read them.
+
+Ours are the truth. A trial is added, through Optuna's public API, once all before it have ended:
+so it has our number there. One process at a time adds, under a lease of the whole database, which
+makes no writer of ours wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+
+import optuna
+from optuna.study import StudyDirection
+from sqlalchemy.exc import SQLAlchemyError
+
+from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, frozen_trial, quiet
+from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.errors import StoreError
+from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
+from fastrcaps_search.store.export_lease import ExportLease
+from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.refusals import store_errors
+from fastrcaps_search.store.store import Store
+
+PAUSE_SECONDS = 0.05
+
+
+class OptunaExport:
+    """Adds the finished trials of a study.
+
+    Args:
+        store: The store, open for writing.
+        name: Name of the study.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._lease = ExportLease(store)
+        self._opened: optuna.Study | None = None
+        self._storage: optuna.storages.RDBStorage | None = None
+        self._added: set[int] = set()
+
+    def close(self) -> None:
+        """Close Optuna's connections."""
+        if self._storage is not None:
+            self._storage.remove_session()
+            self._storage.engine.dispose()
+
+    def wait_and_add(self, seconds: float) -> bool:
+        """Add what is missing, once others that add are done; whether that was within the time.
+
+        Raises:
+            StoreError: The database refused, or another program has a study of that name.
+        """
+        stop, pauses = self._store.patience.stop, int(seconds / PAUSE_SECONDS)
+        for _ in range(pauses):
+            if self.add():
+                return True
+            if stop.wait(PAUSE_SECONDS):
+                break
+        return self.add()
+
+    def add(self) -> bool:
+        """Add what is missing; ``False`` where another process is about to add.
+
+        Raises:
+            StoreError: The database refused, or another program has a study of that name.
+        """
+        seen = self._store.snapshot(self._name)
+        finished = list(takewhile(lambda trial: trial.is_finished, seen.trials))
+        if self._opened is not None and self._added.issuperset(t.number for t in finished):
+            return True
+        if not self._lease.claim():
+            return False
+        try:
+            with _errors(self._store.location), quiet():
+                self._add(seen.study, finished)
+        finally:
+            self._lease.release()
+        return True
+
+    def _add(self, study: StudyRecord, finished: Sequence[TrialRecord]) -> None:
+        theirs = self._study()
+        # By our number: other programs may have added trials of their own.
+        attributes = [trial.user_attrs for trial in theirs.get_trials(deepcopy=False)]
+        self._added = {one[NUMBER_KEY] for one in attributes if NUMBER_KEY in one}
+        for trial in finished:
+            if trial.number not in self._added:
+                # This process may have been suspended meanwhile.
+                if not self._lease.renew():
+                    return
+                theirs.add_trial(frozen_trial(study, trial))
+                self._added.add(trial.number)
+
+    def _study(self) -> optuna.Study:
+        """Optuna's study, made where it is missing."""
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> optuna.Study:
+        location = self._store.location
+        url = writing_url(location).render_as_string(hide_password=False)
+        self._storage = optuna.storages.RDBStorage(
+            # Optuna fills the URL in as a format string.
+            url.replace("{", "{{").replace("}", "}}"),
+            engine_kwargs=engine_settings(location),
+        )
+        # Connections opened so far know nothing of our settings.
+        self._storage.engine.dispose()
+        prepare_writing(self._storage.engine, location)
+        directions = [StudyDirection[objective.direction.name] for objective in OBJECTIVES]
+        study = optuna.create_study(
+            storage=self._storage,
+            study_name=self._name,
+            directions=directions,
+            load_if_exists=True,
+        )
+        trials = study.get_trials(deepcopy=False)
+        ours = not trials or any(NUMBER_KEY in trial.user_attrs for trial in trials)
+        if study.directions != directions or not ours:
+            raise StoreError(
+                f'{location.shown} must not hold another program\'s study "{self._name}"; '
+                "choose another --storage or study name"
+            )
+        study.set_metric_names([objective.name for objective in OBJECTIVES])
+        return study
+
+
+@contextmanager
+def _errors(location: Location) -> Iterator[None]:
+    """As ``store_errors``, for errors that Optuna has wrapped."""
+    with store_errors(location):
+        try:
+            yield
+        except optuna.exceptions.StorageInternalError as error:
+            if isinstance(error.__cause__, SQLAlchemyError):
+                raise error.__cause__ from error
+            raise StoreError(f"{location.shown}: Optuna refused a request: {error}") from error

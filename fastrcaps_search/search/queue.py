@@ -1,0 +1,132 @@
+"""The queue of a study: new trials, their runs, more runs of the front, and the test set.
+
+What is to be done next is decided on what was read, outside any lock; what is claimed is stored
+only if all is still as it was read. So the budget is exact, nothing is claimed twice, and nobody
+waits for a sampler that thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.store.claiming import Claimant, redefined
+from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.reading import Snapshot
+from fastrcaps_search.store.reaping import reap
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
+
+Sampler = Callable[[StudyRecord, Sequence[TrialRecord]], tuple[TrialParameters, str] | None]
+"""Next assignment and its configuration key, or ``None`` when every one has been taken."""
+
+
+class Idle(StrEnum):
+    """Why there is nothing to claim."""
+
+    WAIT = "wait"
+    DONE = "done"
+    EXHAUSTED = "exhausted"
+
+
+class TrialQueue:
+    """Gives this process what is to be done next in one study.
+
+    Args:
+        claimant: The worker, its store and its study.
+        propose: Gives the assignments of new trials.
+    """
+
+    def __init__(self, claimant: Claimant, propose: Sampler) -> None:
+        self._claimant = claimant
+        self._store = claimant.store
+        self._propose = propose
+        self._possible = configuration_count(claimant.study.definition)
+        self._untestable: set[RunKey] = set()
+        # Posterior draws take a moment, and an idle worker asks twice a second.
+        self._known: tuple[Snapshot, RemainingWork] | None = None
+
+    def give_up_testing(self, key: RunKey) -> None:
+        """Leave out a run of the front whose weights this worker cannot read."""
+        self._untestable.add(key)
+
+    def claim_next(self) -> Claim | Idle:
+        """Claim what is to be done next.
+
+        Runs that have lost their worker come first, then the planned runs of begun trials, new
+        trials, more runs of the front, and the test set.
+
+        Raises:
+            StudyMismatchError: The study has been defined anew.
+            StoreError: The database cannot be used.
+        """
+        while True:
+            seen = self._seen()
+            planned = seen.study.definition.runs_per_trial
+            # Which may end a trial.
+            if not reap(self._store, seen.study.study_id, seen.leases, planned=planned):
+                found = self._claim(seen)
+                if found is not None:
+                    return found
+
+    def peek(self) -> Idle | None:
+        """``DONE`` or ``EXHAUSTED`` where nothing is left to claim, without claiming anything.
+
+        A run that another worker holds may yet come back.
+        """
+        seen = self._seen()
+        _, work = self._work(seen)
+        tests = set(work.tests) - self._untestable
+        return None if work.is_searching or work.repeats or tests else _end(work)
+
+    def _seen(self) -> Snapshot:
+        seen = self._store.snapshot(self._claimant.study.name)
+        if seen.study.uid != self._claimant.study.uid:
+            raise redefined(self._claimant.study)
+        return seen
+
+    def _work(self, seen: Snapshot) -> tuple[list[TrialRecord], RemainingWork]:
+        known = self._known
+        if known is not None and (seen.study, seen.trials) == (known[0].study, known[0].trials):
+            return seen.trials, known[1]
+        trials = estimated(seen.trials, study=seen.study)
+        work = remaining_work(seen.study, trials, possible=self._possible)
+        self._known = (seen, work)
+        return trials, work
+
+    def _claim(self, seen: Snapshot) -> Claim | Idle | None:
+        """What can be claimed; ``None`` where it has changed since it was read."""
+        trials, work = self._work(seen)
+        held = {lease.key for lease in seen.leases}
+        if work.trials and held.issuperset(work.runs):
+            proposal = self._propose(seen.study, trials)
+            if proposal is not None:
+                return self._claimant.begin_trial(len(trials), *proposal)
+            if not work.runs:
+                return Idle.EXHAUSTED
+        tests = [key for key in work.tests if key not in self._untestable]
+        for keys in (work.runs, work.repeats, tests):
+            free = [key for key in keys if key not in held]
+            if free:
+                purpose = Purpose.TEST if keys is tests else Purpose.TRAIN
+                return self._take(trials, free, purpose)
+            if keys:
+                return Idle.WAIT
+        return _end(work)
+
+    def _take(
+        self, trials: Sequence[TrialRecord], keys: Sequence[RunKey], purpose: Purpose
+    ) -> Claim | None:
+        """The first of these runs that nobody has taken since."""
+        for key in keys:
+            claim = self._claimant.take(trials[key.number], key.run, purpose)
+            if claim is not None:
+                return claim
+        return None
+
+
+def _end(work: RemainingWork) -> Idle:
+    return Idle.EXHAUSTED if work.exhausted else Idle.DONE
