@@ -26,7 +26,8 @@ class RemainingWork:
         trials: Trials to begin.
         repeats: More runs of the trials on or near the front, as things stand: which those are
             may change with every run.
-        tests: Runs of the front whose best weights are to meet the test set.
+        tests: Runs of the front whose best weights are to meet the test set, once nothing else is
+            left.
         exhausted: Whether the space has no more configurations for the budget.
         runs_per_trial: Planned runs of each trial.
     """
@@ -81,15 +82,16 @@ def remaining_work(
     running = [trial for trial in trials if trial.state is TrialState.RUNNING]
     new = max(target - len(trials), 0)
     runs = [key for trial in running for key in _missing(trial, planned)]
-    # What is on the front is known once all trials have ended, all repeats included.
     repeats = due_repeats(trials, study.repeats, probabilities)
+    # Which networks meet the test set is known once all runs have ended.
+    is_last = not (new or runs or repeats)
     return RemainingWork(
         target=target,
         finished=len(trials) - len(running),
         runs=tuple(runs),
         trials=new,
         repeats=tuple(repeats),
-        tests=() if repeats else tuple(untested_front(study, trials)),
+        tests=tuple(untested_front(study, trials)) if is_last else (),
         exhausted=target < study.budget,
         runs_per_trial=planned,
     )

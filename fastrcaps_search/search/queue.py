@@ -20,8 +20,11 @@ from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.reaping import reap
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
 
-Sampler = Callable[[StudyRecord, Sequence[TrialRecord]], tuple[TrialParameters, str] | None]
-"""Next assignment and its configuration key, or ``None`` when every one has been taken."""
+Sampler = Callable[[StudyRecord, Sequence[TrialRecord], str], tuple[TrialParameters, str] | None]
+"""Next assignment and its configuration key, or ``None`` when every one has been taken.
+
+Given the study, its trials, and the worker: two that ask at the same moment should differ.
+"""
 
 
 class Idle(StrEnum):
@@ -102,9 +105,9 @@ class TrialQueue:
         trials, work = self._work(seen)
         held = {lease.key for lease in seen.leases}
         if work.trials and held.issuperset(work.runs):
-            proposal = self._propose(seen.study, trials)
+            proposal = self._propose(seen.study, trials, self._claimant.worker)
             if proposal is not None:
-                return self._claimant.begin_trial(len(trials), *proposal)
+                return self._claimant.begin_trial(*proposal)
             if not work.runs:
                 return Idle.EXHAUSTED
         tests = [key for key in work.tests if key not in self._untestable]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import zlib
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ DRAWS = 1000
 
 
 def propose(
-    study: StudyRecord, trials: Sequence[TrialRecord]
+    study: StudyRecord, trials: Sequence[TrialRecord], worker: str = ""
 ) -> tuple[TrialParameters, str] | None:
     """Next assignment and its key; ``None`` when every configuration has been taken.
 
@@ -38,6 +39,11 @@ def propose(
     trials. Infeasible trials and those that diverged violate a constraint there, so that they are
     never taken for good ones. An assignment whose training is already there stays running in that
     study, which makes the sampler look elsewhere, and the sampler is asked again.
+
+    Args:
+        study: The study.
+        trials: All its trials.
+        worker: Who asks: two that ask at the same moment get different answers.
     """
     definition = study.definition
     taken = {trial.configuration_key for trial in trials}
@@ -52,7 +58,7 @@ def propose(
         if definition.space is None:
             key, parameters = next(iter(left.items()))
             return parameters, key
-    seed = _seed(study, trials)
+    seed = mixed_seed(study.seed, len(trials), zlib.crc32(worker.encode())) % 2**32
     feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
         sampler = optuna.samplers.TPESampler(
@@ -87,10 +93,6 @@ def _drawn(
     """An unseen assignment of a continuous space, drawn at random."""
     shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
     return _unseen(shadow, study.definition, taken, asks=DRAWS)
-
-
-def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
-    return mixed_seed(study.seed, len(trials)) % 2**32
 
 
 def _shadow(

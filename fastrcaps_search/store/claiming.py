@@ -40,41 +40,41 @@ class Claimant:
     lease_seconds: float = LEASE_SECONDS
     _me: ProcessIdentity = field(default_factory=ProcessIdentity.current)
 
-    def begin_trial(self, number: int, parameters: TrialParameters, key: str) -> Claim | None:
+    def begin_trial(self, parameters: TrialParameters, key: str) -> Claim | None:
         """Store the next trial and claim its first run.
 
         Args:
-            number: Of the trial: how many there were when ``parameters`` were proposed.
-            parameters: Its assignment, which no trial before had.
+            parameters: Its assignment.
             key: Its configuration.
 
         Returns:
-            ``None`` where the study has more trials by now, or its budget is met.
+            ``None`` where the budget is met, or another trial has the configuration.
 
         Raises:
             StudyMismatchError: The study has been defined anew.
         """
-        claim = self._claim(RunKey(number, 0), 1, Purpose.TRAIN, parameters, key)
         table = schema.trials
+        own = table.c.study_id == self.study.study_id
 
-        def begin(connection: Connection) -> bool:
+        def described(run: RunKey, token: int) -> Claim:
+            return self._claim(run, token, Purpose.TRAIN, parameters, key)
+
+        def begin(connection: Connection) -> Claim | None:
             budget = self._locked_budget(connection)
-            own = table.c.study_id == self.study.study_id
-            known = connection.scalar(select(func.count()).select_from(table).where(own))
-            if known != number or number >= budget:
-                return False
-            connection.execute(
-                insert(table).values(
-                    study_id=self.study.study_id,
-                    number=number,
-                    assignment=json.dumps(parameters.to_dict()),
-                    configuration_key=key,
-                    created_at=now(),
-                )
-            )
-            return self._insert_run(connection, claim)
+            number = connection.scalar(select(func.count()).select_from(table).where(own)) or 0
+            row = {
+                "study_id": self.study.study_id,
+                "number": number,
+                "assignment": json.dumps(parameters.to_dict()),
+                "configuration_key": key,
+                "created_at": now(),
+            }
+            if number >= budget or not schema.insert_unless_there(connection, table, row):
+                return None
+            claim = described(RunKey(number, 0), 1)
+            return claim if self._insert_run(connection, claim) else None
 
-        return self._leased(claim, begin)
+        return self._leased(begin, described)
 
     def take(self, trial: TrialRecord, run: int, purpose: Purpose) -> Claim | None:
         """Claim a run of a trial: one that nobody has begun, or that its worker has lost or left.
@@ -88,25 +88,24 @@ class Claimant:
             ``None`` where the run is no longer as it was read.
         """
         before = next((one for one in trial.runs if one.run == run), None)
-        claim = self._claim(
-            RunKey(trial.number, run),
-            1 if before is None else before.token + 1,
-            purpose,
-            trial.parameters,
-            trial.configuration_key,
-        )
         table = schema.runs
 
-        def take(connection: Connection) -> bool:
-            if before is None:
-                return self._insert_run(connection, claim)
-            ended = table.c.finished_at.is_not(None)
-            as_read = run_row(table, self.study.study_id, claim.key)
-            as_read &= (table.c.token == before.token) & (ended if before.has_ended else ~ended)
-            taken = table.update().where(as_read).values(token=claim.token)
-            return connection.execute(taken).rowcount == 1
+        def described(key: RunKey, token: int) -> Claim:
+            return self._claim(key, token, purpose, trial.parameters, trial.configuration_key)
 
-        return self._leased(claim, take)
+        def take(connection: Connection) -> Claim | None:
+            key = RunKey(trial.number, run)
+            if before is None:
+                claim = described(key, 1)
+                return claim if self._insert_run(connection, claim) else None
+            claim = described(key, before.token + 1)
+            ended = table.c.finished_at.is_not(None)
+            as_read = run_row(table, self.study.study_id, key)
+            as_read &= (table.c.token == before.token) & (ended if before.has_ended else ~ended)
+            taken = connection.execute(table.update().where(as_read).values(token=claim.token))
+            return claim if taken.rowcount == 1 else None
+
+        return self._leased(take, described)
 
     def _claim(
         self, key: RunKey, token: int, purpose: Purpose, parameters: TrialParameters, name: str
@@ -139,17 +138,24 @@ class Claimant:
         row = {**claim.row, "seed": claim.seed, "token": 1, "created_at": now()}
         return schema.insert_unless_there(connection, schema.runs, row)
 
-    def _leased(self, claim: Claim, change: Callable[[Connection], bool]) -> Claim | None:
-        """The claim, once ``change`` is done and the lease is stored with it; else ``None``."""
+    def _leased(
+        self,
+        change: Callable[[Connection], Claim | None],
+        described: Callable[[RunKey, int], Claim],
+    ) -> Claim | None:
+        """The claim that ``change`` makes, once the lease is stored with it."""
         nonce = uuid.uuid4().hex
         leases, claims = schema.leases, schema.claims
+        mine = select(leases.c.number, leases.c.run, leases.c.token).where(leases.c.nonce == nonce)
 
-        def attempt(connection: Connection) -> bool:
+        def attempt(connection: Connection) -> Claim | None:
             # It may have been done already, by a commit whose answer was lost.
-            if connection.scalar(select(leases.c.run).where(leases.c.nonce == nonce)) is not None:
-                return True
-            if not change(connection):
-                return False
+            done = connection.execute(mine).one_or_none()
+            if done is not None:
+                return described(RunKey(done.number, done.run), done.token)
+            claim = change(connection)
+            if claim is None:
+                return None
             held = {
                 **claim.row,
                 "token": claim.token,
@@ -163,12 +169,12 @@ class Claimant:
             if not schema.insert_unless_there(connection, leases, {**held, **lease, **me}):
                 # Its holder has renewed it since it was read.
                 connection.rollback()
-                return False
+                return None
             # For when the lease is gone.
             connection.execute(insert(claims).values(**held, host=self._me.host))
-            return True
+            return claim
 
-        return claim if self.store.write(attempt) else None
+        return self.store.write(attempt)
 
 
 def redefined(study: StudyRecord) -> StudyMismatchError:

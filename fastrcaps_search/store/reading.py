@@ -80,7 +80,7 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
     if row is None:
         return None
     try:
-        definition = StudyDefinition.from_dict(json.loads(row.definition))
+        definition = _definition(row.definition)
     except (ValueError, DefinitionError) as error:
         raise StoreError(
             f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}'
@@ -235,13 +235,24 @@ def _trial(
     return TrialRecord.of(
         study.definition,
         number=row.number,
-        parameters=TrialParameters.from_dict(json.loads(row.assignment)),
+        parameters=_parameters(row.assignment),
         configuration_key=row.configuration_key,
         created_at=row.created_at,
         runs=runs,
         epochs=epochs,
         set_aside=_set_aside(row),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters(text: str) -> TrialParameters:
+    # Workers read the same trials again and again.
+    return TrialParameters.from_dict(json.loads(text))
+
+
+@functools.lru_cache(maxsize=8)
+def _definition(text: str) -> StudyDefinition:
+    return StudyDefinition.from_dict(json.loads(text))
 
 
 def _set_aside(row: Row[Any]) -> SetAside | None:

@@ -26,13 +26,13 @@ from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
+from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
 
 EPOCHS = 5
@@ -71,26 +71,30 @@ def work(url: str, *, name: str, times: Times) -> None:
     """Claim and complete trials until none is left."""
     store = Store.writing(locate(url), patience=Patience(60))
 
-    def propose(study: StudyRecord, trials: list[TrialRecord]) -> tuple[object, str]:
-        return PARAMETERS, f"configuration {len(trials)}"
+    def propose(study: StudyRecord, trials: list[TrialRecord], worker: str) -> tuple[object, str]:
+        return PARAMETERS, f"configuration {len(trials)} of {worker}"
 
-    door = Door(store, store.study("overhead"), worker=name, device="cpu", propose=propose)  # type: ignore[arg-type]  # for a benchmark
+    claimant = Claimant(store=store, study=store.study("overhead"), worker=name, device="cpu")
+    queue = TrialQueue(claimant, propose)  # type: ignore[arg-type]  # for a benchmark
+    # Its configurations are not those of the space, which are fewer.
+    queue._possible = None
     while True:
         with times.of("claim"):
-            admitted = door.next()
-        if admitted.duty is not Duty.TRAIN or admitted.claim is None:
+            claim = queue.claim_next()
+        if claim is Idle.WAIT:
+            times.found["claim"].pop()
+            continue
+        if not isinstance(claim, Claim) or claim.purpose is not Purpose.TRAIN:
             break
-        trial = ClaimedTrial(store, admitted.claim)
-        with trial.renewed():
+        lease = RunLease(store, claim)
+        with lease.renewed():
             with times.of("begin"):
-                trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
+                lease.begin(SETTING, fresh=True)
             for epoch in range(1, EPOCHS + 1):
                 with times.of("epoch"):
-                    trial.store_epoch(0, metrics(epoch), setting=SETTING)
+                    lease.store_epoch(metrics(epoch), setting=SETTING)
             with times.of("complete"):
-                trial.finish_run(0, RunResult(0.9, 2.0, 10, 1))
-                trial.complete(Values(0.9, 2.0, 10))
-    door.close()
+                lease.finish(RunResult(0.9, 2.0, 10, 1))
     store.close()
 
 
