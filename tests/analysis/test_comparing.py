@@ -10,16 +10,16 @@ import pytest
 from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.errors import FastrcapsError, LeaseLostError, UsageError
 from fastrcaps_search.metrics import RunResult
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, Values
-from fastrcaps_search.store.repeats import ClaimedRepeat
+from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, SETTING, Clock, claimed
+from tests.store.workers import SETTING, Clock, claimed, fail
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker
+    from tests.store.conftest import QueueMaker
 
 IMAGES = 500
 
@@ -35,54 +35,62 @@ def result(*wrong: int, seconds: float = 2.0) -> RunResult:
     return RunResult(1 - len(wrong) / IMAGES, seconds, 61_706, 1, right(*wrong))
 
 
-def complete(store: Store, door_maker: DoorMaker, *results: RunResult) -> None:
-    trial = ClaimedTrial(store, claimed(door_maker()))
+def complete(store: Store, make_queue: QueueMaker, *results: RunResult) -> None:
+    """Complete a trial with these runs, those after the first as repeats."""
+    study = store.study("tiny")
+    claimant = Claimant(store=store, study=study, worker="w", device="cpu")
+    claim: Claim | None = claimed(make_queue())
     for run, one in enumerate(results):
-        trial.begin_run(run, seed=run, setting=SETTING, fresh=True)
-        trial.finish_run(run, one)
-    trial.complete(Values(results[0].accuracy, results[0].training_seconds, 61_706))
+        if run > 0:
+            claim = claimant.take(store.trials(study)[-1], run, Purpose.TRAIN)
+        assert claim is not None
+        finish(store, claim, one)
+
+
+def finish(store: Store, claim: Claim, result: RunResult) -> None:
+    lease = RunLease(store, claim)
+    lease.begin(SETTING, fresh=True)
+    lease.finish(result)
 
 
 def test_hits_are_stored_with_the_result_and_read_on_their_own(
-    make_door: DoorMaker, store: Store, study: StudyRecord
+    make_queue: QueueMaker, store: Store, study: StudyRecord
 ) -> None:
-    complete(store, make_door, result(1, 2), result(499))
-    complete(store, make_door, RunResult(0.9, 2.0, 61_706, 1))
+    complete(store, make_queue, result(1, 2), result(499))
+    complete(store, make_queue, RunResult(0.9, 2.0, 61_706, 1))
     assert store.hits(study, [0, 1, 7]) == {(0, 0): right(1, 2), (0, 1): right(499)}
     assert store.hits(study, [1]) == {}
     assert len(right()) == 63
 
 
 def test_a_worker_that_lost_its_trial_stores_no_hits(
-    make_door: DoorMaker, store: Store, study: StudyRecord, clock: Clock
+    make_queue: QueueMaker, store: Store, study: StudyRecord, clock: Clock
 ) -> None:
-    late = ClaimedTrial(store, claimed(make_door("late")))
-    late.begin_run(0, seed=0, setting=SETTING, fresh=True)
+    late = RunLease(store, claimed(make_queue("late")))
+    late.begin(SETTING, fresh=True)
     clock.kill()
-    claimed(make_door("next"))
+    claimed(make_queue("next"))
     with pytest.raises(LeaseLostError):
-        late.finish_run(0, result(3))
+        late.finish(result(3))
     assert store.hits(study, [0]) == {}
 
 
 def test_a_repeat_stores_its_hits(
-    location: Location, make_door: DoorMaker, store: Store, study: StudyRecord
+    location: Location, make_queue: QueueMaker, store: Store, study: StudyRecord
 ) -> None:
     for number in range(4):
-        complete(store, make_door, result(*range(number + 1), seconds=9.0 - number))
+        complete(store, make_queue, result(*range(number + 1), seconds=9.0 - number))
     enter_study(location, study.definition, seed=None, budget=4, repeats=2)
-    claim = make_door().next().claim
-    assert claim is not None
-    repeat = ClaimedRepeat(store, claim)
-    repeat.begin_run(1, seed=1, setting=SETTING, fresh=True)
-    repeat.finish_repeat(1, result(77))
-    assert store.hits(study, [claim.number])[claim.number, 1] == right(77)
+    claim = claimed(make_queue())
+    finish(store, claim, result(77))
+    assert claim.key.run == 1
+    assert store.hits(study, [claim.key.number])[claim.key.number, 1] == right(77)
 
 
-def test_two_trials_by_hand(make_door: DoorMaker, store: Store, study: StudyRecord) -> None:
+def test_two_trials_by_hand(make_queue: QueueMaker, store: Store, study: StudyRecord) -> None:
     # The better run of the first has images 0 to 3 wrong, that of the second 3 to 11.
-    complete(store, make_door, result(*range(30)), result(*range(4)))
-    complete(store, make_door, result(*range(3, 12)))
+    complete(store, make_queue, result(*range(30)), result(*range(4)))
+    complete(store, make_queue, result(*range(3, 12)))
     found = comparison_row(store, study, 0, 1)
     assert found["networks"] == [
         {"trial": 0, "run": 1, "accuracy": 1 - 4 / 500, "only": 8},
@@ -98,11 +106,11 @@ def test_two_trials_by_hand(make_door: DoorMaker, store: Store, study: StudyReco
 
 
 def test_what_cannot_be_compared_is_refused(
-    make_door: DoorMaker, store: Store, study: StudyRecord
+    make_queue: QueueMaker, store: Store, study: StudyRecord
 ) -> None:
-    complete(store, make_door, result(1))
-    complete(store, make_door, RunResult(0.9, 2.0, 61_706, 1))
-    ClaimedTrial(store, claimed(make_door())).fail(FAILURE)
+    complete(store, make_queue, result(1))
+    complete(store, make_queue, RunResult(0.9, 2.0, 61_706, 1))
+    fail(store, claimed(make_queue()))
     for numbers, message in {
         (0, 0): "two different trials must be named, got 0 twice",
         (0, 2): "trial 2 must be a complete trial of tiny, got one that is failed",

@@ -41,7 +41,10 @@ def study(budget: int) -> StudyRecord:
 
 
 def lease(number: int) -> LeaseRecord:
-    return LeaseRecord(number, 1, "worker", "host", "boot", "ns", 1, 1, "cpu", 0.0, 30.0, 0.0)
+    return LeaseRecord(
+        *(number, 0, 1, "train", "worker", "host", "boot", "ns", 1, 1, "cpu"),
+        *(0.0, 0.0, 30.0, 0.0),
+    )
 
 
 def trial(
@@ -62,17 +65,19 @@ def trial(
         values=None if values is None else Values(*values),
         test_accuracy=None,
         failure=None,
-        token=1,
         created_at=1000.0,
         finished_at=None if seconds is None else 1000.0 + seconds,
-        runs=(_run(setting, values),),
+        runs=(_run(setting, values, seconds),),
         epochs=(EpochRecord(0, 1, "worker", METRICS, setting, sharing, 0.0),),
     )
 
 
-def _run(setting: RunSetting, values: tuple[float, float, float] | None) -> RunRecord:
+def _run(
+    setting: RunSetting, values: tuple[float, float, float] | None, lasted: float | None
+) -> RunRecord:
     accuracy, seconds, _ = values or (None, None, None)
-    return RunRecord(0, 0, setting, True, accuracy, seconds, None, None)
+    run = RunRecord(0, 0, setting, True, accuracy, seconds, None, None, created_at=1000.0)
+    return run if lasted is None else replace(run, finished_at=1000.0 + lasted)
 
 
 def by_brute_force(trials: list[TrialRecord]) -> set[int]:

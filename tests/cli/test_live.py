@@ -14,19 +14,23 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.driver import StudyRun
 from fastrcaps_search.search.estimate import StepCosts
 from fastrcaps_search.search.machine import Machine
+from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Progress, WorkerView
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
-from tests.store.test_repeats import repeat
 from tests.store.workers import claimed, complete
 
 MACHINE = Machine(("cpu",), "CPU", StepCosts({}), 1, 1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
 AGAIN = [(0.96, 6.0), (0.95, 6.1), (0.955, 6.2), (0.945, 6.3)]
+
+
+def queue_of(store: Store, run: StudyRun) -> TrialQueue:
+    return TrialQueue(Claimant(store=store, study=run.study, worker="w", device="cpu"), propose)
 
 
 @pytest.fixture
@@ -36,11 +40,11 @@ def run(tmp_path: Path) -> Iterator[tuple[StudyRun, int]]:
     location = locate(str(tmp_path / "a.db"))
     request = RunRequest(definition=definition, trials=6, location=location, repeats=2)
     with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
-        with closing(Door(store, begun.study, worker="w", device="cpu", propose=propose)) as door:
-            for accuracy, seconds in FIRST:
-                complete(store, claimed(door), Values(accuracy, seconds, 10))
-            for values in AGAIN:
-                number, _ = repeat(door, store, values)
+        queue = queue_of(store, begun)
+        for accuracy, seconds in [*FIRST, *AGAIN]:
+            claim = claimed(queue)
+            complete(store, claim, Values(accuracy, seconds, 10))
+        number = claim.key.number
         yield begun, number
 
 
@@ -54,9 +58,9 @@ def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
     values = study.outcome().trials[number].values
     assert values is not None
     assert values.accuracy != pytest.approx(accuracy, abs=1e-4)
-    event = {"event": "repeated", "trial": number, "run": 1}
+    event = {"event": "complete", "trial": number, "run": 1}
     with display(study, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
-        observe(Progress({"w": WorkerView("w")}, ("w", event)))
+        observe(Progress({"w": WorkerView("w", run=1)}, ("w", event)))
     assert capsys.readouterr().out == (
         f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
         f"{seconds:.1f} s, 10 parameters\n"
@@ -70,8 +74,7 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
     location = locate(str(tmp_path / "a.db"))
     request = RunRequest(definition=definition, trials=1, location=location)
     with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
-        with closing(Door(store, begun.study, worker="w", device="cpu", propose=propose)) as door:
-            complete(store, claimed(door), Values(0.1, 5.0, 10))
+        complete(store, claimed(queue_of(store, begun)), Values(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}
         with display(begun, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
             observe(Progress({"w": WorkerView("w")}, ("w", event)))

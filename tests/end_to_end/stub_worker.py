@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import InterruptedRunError
+from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import study_worker, worker
 from fastrcaps_search.search.configurations import configurations
 from fastrcaps_search.store import reaping
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE
 from fastrcaps_search.store.records import Values
 
@@ -109,33 +109,31 @@ class StubWorker(study_worker.Worker):
         self._slots = None
         self._pause_seconds = float(os.environ[PAUSE_VARIABLE])
 
-    def _train(self, claimed: ClaimedTrial) -> None:
-        claim = claimed.claim
-        self._tell("trial", trial=claim.number, token=claim.token)
-        (record,) = self._store.trials(self._study, epochs=True, number=claim.number)
+    def _train(self, lease: RunLease) -> None:
+        claim = lease.claim
+        number = claim.key.number
+        self._tell("begins", trial=number, token=claim.token)
+        (record,) = self._store.trials(self._study, epochs=True, number=number)
         epochs = [stored.metrics for stored in record.epochs]
-        claimed.begin_run(0, seed=self._study.seed, setting=SETTING, fresh=not epochs)
-        for number in range(len(epochs) + 1, EPOCHS + 1):
-            claimed.require_held()
+        lease.begin(SETTING, fresh=not epochs)
+        for epoch in range(len(epochs) + 1, EPOCHS + 1):
+            lease.require_held()
             if self._stop.wait(self._pause_seconds):
                 raise InterruptedRunError("stopped on request")
-            epochs.append(stub_epoch(claim.configuration_key, number))
-            claimed.store_epoch(0, epochs[-1], setting=SETTING)
-            self._tell("epoch", trial=claim.number, epoch=number)
+            epochs.append(stub_epoch(claim.configuration_key, epoch))
+            lease.store_epoch(epochs[-1], setting=SETTING)
+            self._tell("epoch", trial=number, epoch=epoch)
         # From the epochs as they were stored, by whichever worker.
         parameters = stub_result(claim.configuration_key).parameters
-        result = RunResult.from_epochs(epochs, parameters=parameters)
-        claimed.finish_run(0, result)
-        claimed.complete(
-            Values(result.accuracy, result.training_seconds, float(result.parameters))
-        )
-        self._tell("complete", trial=claim.number)
+        lease.finish(RunResult.from_epochs(epochs, parameters=parameters))
+        self._tell("complete", trial=number)
+        with suppress(StoreError, DiskError):
+            self._export.add()
 
-    def _test(self, claimed: ClaimedTrial) -> None:
-        number, key = claimed.claim.number, claimed.claim.configuration_key
-        self._tell("testing", trial=number)
-        claimed.store_test_accuracy(0, stub_test_accuracy(key))
-        claimed.release()
+    def _test(self, lease: RunLease) -> None:
+        self._tell("testing", trial=lease.claim.key.number)
+        lease.store_test_accuracy(stub_test_accuracy(lease.claim.configuration_key))
+        lease.release()
 
 
 class Nursery:
@@ -248,7 +246,7 @@ def main() -> None:
     # A worker that is killed is no sign of a trial that kills. On a slow machine the same epoch
     # may meet so many signals in a row that the trial would count as one.
     reaping.MOST_DEATHS = 1000
-    vars(worker)["Worker"] = StubWorker
+    vars(study_worker)["Worker"] = StubWorker
     for name in IMPORTED_LATE:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)

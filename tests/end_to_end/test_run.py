@@ -204,7 +204,7 @@ def test_the_same_from_python(ran: tuple[Command, str]) -> None:
     again = fastrcaps_search.run_study(
         str(command.folder / "quick.toml"), trials=4, storage=storage
     )
-    assert again.finished == 4
+    assert again.work.finished == 4
 
 
 def test_report_writes_the_page_where_it_is_told(ran: tuple[Command, str]) -> None:

@@ -25,6 +25,7 @@ import optuna
 from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
@@ -324,7 +325,7 @@ class Violence:
         self.words[kind] += 1
         if name not in self._asleep:
             self._spared.discard(name)
-        if kind == "trial":
+        if kind == "begins":
             self._claimed(name, event["trial"])
         elif kind == "epoch" and self._coma_due and name not in self._asleep:
             self._coma_due = False
@@ -406,15 +407,16 @@ NOTE_STALE_EPOCHS = {
     "sqlite": (
         "CREATE TABLE stale (number INTEGER, epoch INTEGER, token INTEGER)",
         "CREATE TRIGGER note_stale AFTER INSERT ON fastrcaps_epochs WHEN NEW.token < ("
-        "SELECT token FROM fastrcaps_trials "
-        "WHERE study_id = NEW.study_id AND number = NEW.number) "
+        "SELECT token FROM fastrcaps_runs "
+        "WHERE study_id = NEW.study_id AND number = NEW.number AND run = NEW.run) "
         "BEGIN INSERT INTO stale VALUES (NEW.number, NEW.epoch, NEW.token); END",
     ),
     "postgresql": (
         "CREATE TABLE stale (number INTEGER, epoch INTEGER, token INTEGER)",
         "CREATE FUNCTION note_stale() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO stale SELECT NEW.number, NEW.epoch, NEW.token FROM fastrcaps_trials t "
-        "WHERE t.study_id = NEW.study_id AND t.number = NEW.number AND NEW.token < t.token; "
+        "INSERT INTO stale SELECT NEW.number, NEW.epoch, NEW.token FROM fastrcaps_runs r "
+        "WHERE r.study_id = NEW.study_id AND r.number = NEW.number AND r.run = NEW.run "
+        "AND NEW.token < r.token; "
         "RETURN NEW; END $$",
         "CREATE TRIGGER note_stale AFTER INSERT ON fastrcaps_epochs "
         "FOR EACH ROW EXECUTE FUNCTION note_stale()",
@@ -430,7 +432,7 @@ def begin(location: Location, definition: StudyDefinition, *, seed: int, budget:
     store = Store.writing(location)
     statements = NOTE_STALE_EPOCHS[store.engine.dialect.name]
     try:
-        store.do(lambda connection: [connection.exec_driver_sql(text) for text in statements])
+        store.write(lambda connection: [connection.exec_driver_sql(text) for text in statements])
     finally:
         store.close()
 
@@ -466,7 +468,7 @@ def check_study(location: Location, name: str, *, budget: int, epochs: int) -> l
         trials = store.trials(study, epochs=True)
         assert store.leases(study) == []
         stale = "SELECT * FROM stale ORDER BY number, epoch"
-        assert store.do(lambda connection: connection.exec_driver_sql(stale).fetchall()) == []
+        assert store.read(lambda connection: connection.exec_driver_sql(stale).fetchall()) == []
     finally:
         store.close()
     assert [trial.number for trial in trials] == list(range(budget))
@@ -478,7 +480,7 @@ def check_study(location: Location, name: str, *, budget: int, epochs: int) -> l
         assert [epoch.metrics.epoch for epoch in trial.epochs] == list(range(1, epochs + 1))
         tokens = [epoch.token for epoch in trial.epochs]
         assert tokens == sorted(tokens)
-        assert tokens[-1] <= trial.token
+        assert tokens[-1] <= trial.runs[0].token
         assert trial.runs[0].bit_equal
     check_file(location)
     check_optuna(location, name, trials)
@@ -497,7 +499,14 @@ def check_file(location: Location) -> None:
 
 
 def check_optuna(location: Location, name: str, trials: Sequence[TrialRecord]) -> None:
-    """Optuna's own tables say the same as ours."""
+    """Optuna's own tables say the same as ours, once what is missing was added."""
+    store = Store.writing(location)
+    try:
+        export = OptunaExport(store, name)
+        assert export.wait_and_add(seconds=60)
+        export.close()
+    finally:
+        store.close()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = optuna.storages.RDBStorage(location.url)
     try:
@@ -509,7 +518,7 @@ def check_optuna(location: Location, name: str, trials: Sequence[TrialRecord]) -
     assert len(theirs) == len(told) == len(trials)
     for ours in trials:
         twin = told[ours.number]
-        assert (ours.number, twin.state.name) == (ours.number, "COMPLETE")
+        assert (twin.number, twin.state.name) == (ours.number, "COMPLETE")
         assert ours.values is not None
         assert tuple(twin.values) == ours.values.as_tuple()
         assert twin.params == ours.parameters.to_dict()

@@ -128,6 +128,9 @@ def curve(accuracy: float, seconds: float, epochs: int = 5) -> tuple[EpochRecord
     )
 
 
+NO_RESULT: dict[str, Any] = {"accuracy": None, "training_seconds": None, "best_epoch": None}
+
+
 def complete(
     number: int,
     accuracy: float,
@@ -137,7 +140,9 @@ def complete(
     choice: TrialParameters | None = None,
     **changes: Any,  # noqa: ANN401 - fields of the record
 ) -> TrialRecord:
+    began, ended = 1000.0 * number, 1000.0 * number + seconds + 10
     run = RunRecord(0, 7, SETTING, True, accuracy, seconds, 5, None)
+    run = replace(run, created_at=began, finished_at=ended)
     record = TrialRecord(
         number=number,
         state=TrialState.COMPLETE,
@@ -146,9 +151,8 @@ def complete(
         values=Values(accuracy, seconds, float(parameters)),
         test_accuracy=None,
         failure=None,
-        token=1,
-        created_at=1000.0 * number,
-        finished_at=1000.0 * number + seconds + 10,
+        created_at=began,
+        finished_at=ended,
         runs=(run,),
         epochs=curve(accuracy, seconds),
     )
@@ -157,22 +161,28 @@ def complete(
 
 def failed(number: int, failure: Failure, **changes: Any) -> TrialRecord:  # noqa: ANN401 - fields
     record = complete(number, 0.1, 1.0, 1)
+    runs = (replace(record.runs[0], **NO_RESULT, failure=failure),)
     record = replace(record, state=TrialState.FAILED, values=None, failure=failure, epochs=())
+    record = replace(record, runs=runs)
     return replace(record, **changes)
 
 
 def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # noqa: ANN401 - fields
     record = complete(number, 0.9, 50.0, 1)
-    record = replace(record, state=TrialState.RUNNING, values=None, finished_at=None)
+    runs = (replace(record.runs[0], **NO_RESULT, finished_at=None),)
+    record = replace(record, state=TrialState.RUNNING, values=None, finished_at=None, runs=runs)
     return replace(record, epochs=record.epochs[:epochs], **changes)
 
 
 def lease(number: int, *, host: str = "desk") -> LeaseRecord:
-    return LeaseRecord(number, 1, "worker-1", host, "boot", "ns", 1, 1, "cpu", 0.0, 30.0, 0.0)
+    return LeaseRecord(
+        *(number, 0, 1, "train", "worker-1", host, "boot", "ns", 1, 1, "cpu"),
+        *(0.0, 0.0, 30.0, 0.0),
+    )
 
 
 def claim(number: int, token: int, worker: str, at: float, *, host: str = "desk") -> ClaimRecord:
-    return ClaimRecord(number, token, worker, host, "cpu", at)
+    return ClaimRecord(number, 0, token, "train", worker, host, "cpu", at)
 
 
 @dataclass

@@ -54,9 +54,7 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
             for run, (accuracy, spent) in enumerate(runs)
         ),
         epochs=tuple(
-            replace(epoch, run=run, token=run + 1)
-            for run, _ in enumerate(runs)
-            for epoch in trial.epochs
+            replace(epoch, run=run) for run, _ in enumerate(runs) for epoch in trial.epochs
         ),
         accuracy_spread=accuracy_spread,
         seconds_spread=seconds_spread,
@@ -64,14 +62,14 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
 
 
 def with_repeat(
-    trial: TrialRecord, epochs: Sequence[EpochRecord], failure: str | None = None
+    trial: TrialRecord, epochs: Sequence[EpochRecord], failure: Failure | None = None
 ) -> TrialRecord:
     """The trial with one more run that has these epochs: under way, or failed."""
     run = len(trial.runs)
     begun = RunRecord(
         run, 7 + run, trial.runs[0].setting, True, None, None, None, None, failure=failure
     )
-    stored = (replace(epoch, run=run, token=run + 1) for epoch in epochs)
+    stored = (replace(epoch, run=run) for epoch in epochs)
     return replace(trial, runs=(*trial.runs, begun), epochs=(*trial.epochs, *stored))
 
 
@@ -149,18 +147,20 @@ def _repeated(records: Records) -> StoredStudy:
         trials[number] = with_runs(trials[number], runs)
     begun = [records.epoch_record(epoch, 0.1, 500.0) for epoch in (1, 2)]
     trials[2] = with_repeat(trials[2], begun)
-    trials[9] = with_repeat(trials[9], begun[:1], "the disk <b>is</b> full")
-    trials[3] = with_repeat(trials[3], begun[:1], FAILURE.message)
+    trials[9] = with_repeat(trials[9], begun[:1], Failure("E", "the disk <b>is</b> full", "", ""))
+    trials[3] = with_repeat(trials[3], begun[:1], FAILURE)
     trials[3] = replace(
         trials[3], state=TrialState.FAILED, values=None, failure=FAILURE, finished_at=20_000.0
     )
     claims = [
-        records.claim(trial.number, run.run + 1, "w", trial.created_at + 12_000 * run.run)
+        replace(
+            records.claim(trial.number, 1, "w", trial.created_at + 12_000 * run.run), run=run.run
+        )
         for trial in trials
         for run in trial.runs
     ]
     study = replace(records.study(budget=11), repeats=5)
-    return StoredStudy(study, trials, [records.lease(2)], claims)
+    return StoredStudy(study, trials, [replace(records.lease(2), run=2)], claims)
 
 
 def _many(records: Records) -> StoredStudy:

@@ -18,15 +18,16 @@ from fastrcaps_search.search.driver import StudyRun
 from fastrcaps_search.search.estimate import StepCosts
 from fastrcaps_search.search.probing import Seen
 from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.crews import Crew
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
+from tests.store.workers import claimed
 
 STUDY = StudyDefinition.from_dict(
     {
@@ -115,17 +116,15 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., StudyRun]]
 def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU") -> None:
     """Store trials of one epoch each, as a worker would."""
     store = Store.writing(locate(str(tmp_path / "a.db")))
-    door = Door(store, store.study("s"), worker="w", device="cpu", propose=propose)
+    queue = TrialQueue(
+        Claimant(store=store, study=store.study("s"), worker="w", device="cpu"), propose
+    )
     setting = RunSetting("cpu", name, "2.6", "fp32", threads, "eager-1")
     for _ in range(count):
-        claim = door.next().claim
-        assert claim is not None
-        trial = ClaimedTrial(store, claim)
-        trial.begin_run(0, seed=0, setting=setting, fresh=True)
-        trial.store_epoch(0, METRICS, setting=setting)
-        trial.finish_run(0, RunResult(0.9, 2.0, 61_706, 1))
-        trial.complete(Values(0.9, 2.0, 61_706))
-    door.close()
+        lease = RunLease(store, claimed(queue))
+        lease.begin(setting, fresh=True)
+        lease.store_epoch(METRICS, setting=setting)
+        lease.finish(RunResult(0.9, 2.0, 61_706, 1))
     store.close()
 
 
@@ -226,6 +225,6 @@ def test_crews_are_stored_by_device_and_cores(
 ) -> None:
     begun(run())
     store = Store.reading(locate(str(tmp_path / "a.db")))
-    (row,) = store.do(lambda connection: list(connection.execute(schema.crews.select())))
+    (row,) = store.read(lambda connection: list(connection.execute(schema.crews.select())))
     store.close()
     assert (row.device_name, row.cores, row.workers, row.threads) == ("a CPU", 2, 2, 1)

@@ -176,7 +176,6 @@ def trial(number: int, *epochs: EpochRecord) -> TrialRecord:
         values=None,
         test_accuracy=None,
         failure=None,
-        token=1,
         created_at=0.0,
         finished_at=1.0,
         epochs=epochs,

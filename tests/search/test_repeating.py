@@ -10,11 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from fastrcaps_search.search.tidying import Tidying
-from fastrcaps_search.search.trial import RepeatTraining, TrialTraining
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
-from fastrcaps_search.store.repeats import ClaimedRepeat
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.remaining_work import untested_front
@@ -23,17 +18,22 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search import files
-from fastrcaps_search.search.runs import Workplace
+from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.search.runs import Workplace, train_run
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.store import removal
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits, make_splits
+from tests.store.workers import claimed
 
 BASE = {
     "name": "tiny",
@@ -68,14 +68,9 @@ class Site:
         definition = self.study.definition
         enter_study(self.location, definition, seed=None, budget=budget, repeats=repeats)
 
-    def claim(self) -> tuple[Duty, ClaimedRepeat | None]:
-        door = Door(self.store, self.study, worker="w", device="cpu", propose=propose)
-        try:
-            admitted = door.next()
-        finally:
-            door.close()
-        claim = admitted.claim
-        return admitted.duty, None if claim is None else ClaimedRepeat(self.store, claim)
+    def claim(self, purpose: Purpose = Purpose.TRAIN) -> RunLease:
+        claimant = Claimant(store=self.store, study=self.study, worker="w", device="cpu")
+        return RunLease(self.store, claimed(TrialQueue(claimant, propose), purpose))
 
     def place(self, should_stop: Callable[[], bool] = lambda: False) -> Workplace:
         def tell(event: str, **facts: Any) -> None:  # noqa: ANN401  # any facts
@@ -87,25 +82,30 @@ class Site:
         return self.store.trials(self.study, epochs=True)[number]
 
     def train(self) -> None:
-        duty, claim = self.claim()
-        assert duty is Duty.TRAIN
-        assert claim is not None
-        record = self.record(claim.claim.number)
-        assert TrialTraining(self.place(), claim, record).train() is None
+        lease = self.claim()
+        assert train_run(self.place(), lease, self.record(lease.claim.key.number)) is None
 
-    def repeat(self, should_stop: Callable[[], bool] = lambda: False) -> RepeatTraining:
-        duty, claim = self.claim()
-        assert duty is Duty.REPEAT
-        assert claim is not None
-        training = RepeatTraining(self.place(should_stop), claim, self.record(claim.claim.number))
+    def repeat(self, should_stop: Callable[[], bool] = lambda: False) -> int:
+        """Train one more run; its index."""
+        lease = self.claim()
+        key = lease.claim.key
+        assert key.run >= self.study.definition.runs_per_trial
         try:
-            training.train()
+            train_run(self.place(should_stop), lease, self.record(key.number))
         finally:
-            claim.release()
-        return training
+            lease.release()
+        return key.run
+
+    def test(self) -> None:
+        """Read the test set by the next run."""
+        lease = self.claim(Purpose.TEST)
+        try:
+            read_test_set(self.place(), lease, self.record(lease.claim.key.number))
+        finally:
+            lease.release()
 
     def sql(self, text: str) -> None:
-        self.store.do(lambda connection: connection.exec_driver_sql(text))
+        self.store.write(lambda connection: connection.exec_driver_sql(text))
 
     def weights(self, number: int) -> list[str]:
         folder = files.trial_folder(self.location, self.study, number)
@@ -144,9 +144,10 @@ def test_repeats_are_the_runs_that_a_study_of_as_many_runs_would_have_had(make: 
     site = make()
     site.train()
     site.plan(repeats=3)
-    assert [site.repeat().index for _ in range(2)] == [1, 2]
+    assert [site.repeat() for _ in range(2)] == [1, 2]
     whole = make(StudyDefinition.from_dict({**SEARCH.to_dict(), "runs_per_trial": 3}))
-    whole.train()
+    for _ in range(3):
+        whole.train()
     ours, theirs = site.record(), whole.record()
     assert [run.seed for run in ours.runs] == [run.seed for run in theirs.runs] == [0, 1, 2]
     for run in range(3):
@@ -157,7 +158,7 @@ def test_repeats_are_the_runs_that_a_study_of_as_many_runs_would_have_had(make: 
     assert ours.accuracy_spread == theirs.accuracy_spread
     # Other seeds are other trainings.
     assert figures(ours, 0) != figures(ours, 1)
-    assert site.claim()[0] is Duty.TEST
+    assert site.claim(Purpose.TEST).claim.key.run == 0
 
 
 def test_runs_of_one_index_are_paired_across_trials(make: MakeSite) -> None:
@@ -166,8 +167,8 @@ def test_runs_of_one_index_are_paired_across_trials(make: MakeSite) -> None:
         StudyDefinition.from_dict({**BASE, "runs_per_trial": 2, "configuration": rows}),
     )
     site.plan(budget=2)
-    site.train()
-    site.train()
+    for _ in range(4):
+        site.train()
     first, second = site.record(0), site.record(1)
     assert [run.seed for run in first.runs] == [run.seed for run in second.runs]
 
@@ -188,7 +189,7 @@ def test_one_that_was_interrupted_goes_on_from_its_checkpoint(make: MakeSite) ->
     assert (before.state, len(before.results)) == (TrialState.COMPLETE, 1)
     site.repeat()
     after = site.record()
-    assert [row.token for row in after.epochs if row.run == 1] == [2, 3]
+    assert [row.token for row in after.epochs if row.run == 1] == [1, 2]
     assert figures(after, 1) == figures(undisturbed.record(), 1)
 
 
@@ -203,7 +204,7 @@ def test_one_that_diverges_fails_its_trial(
         raise DivergedError(2)
 
     monkeypatch.setattr(Run, "train", diverge)
-    assert site.repeat().index == 1
+    assert site.repeat() == 1
     found = site.record()
     assert (found.state, found.values) == (TrialState.FAILED, None)
     assert found.failure is not None
@@ -226,12 +227,10 @@ def test_one_that_breaks_otherwise_leaves_the_trial_its_values(
     site.repeat()
     found = site.record()
     assert (found.state, found.values) == (TrialState.COMPLETE, before)
-    assert found.runs[1].failure == "no luck"
+    assert found.runs[1].failure is not None
+    assert found.runs[1].failure.message == "no luck"
     # Not again, and the first run can still meet the test set.
-    duty, claim = site.claim()
-    assert duty is Duty.TEST
-    assert claim is not None
-    read_test_set(site.place(), claim, site.record())
+    site.test()
     assert site.record().test_accuracy == found.runs[0].accuracy
 
 
@@ -242,11 +241,15 @@ def test_a_run_without_its_network_keeps_no_other_from_the_test_set(make: MakeSi
     site.repeat()
     for path in files.run_folder(site.location, site.study, 0, 0).iterdir():
         path.unlink()
-    duty, claim = site.claim()
-    assert duty is Duty.TEST
-    assert claim is not None
     with pytest.raises(CheckpointError, match=r"run-0.*No such file"):
-        read_test_set(site.place(), claim, site.record())
+        site.test()
+    claimant = Claimant(store=site.store, study=site.study, worker="w", device="cpu")
+    queue = TrialQueue(claimant, propose)
+    queue.give_up_testing(RunKey(0, 0))
+    lease = RunLease(site.store, claimed(queue, Purpose.TEST))
+    read_test_set(site.place(), lease, site.record())
+    lease.release()
+    assert queue.claim_next() is Idle.DONE
     first, second = site.record().runs
     assert (first.test_accuracy, second.test_accuracy) == (None, second.accuracy)
     # Once it is known to be gone, the mean is that of the others.
@@ -260,10 +263,8 @@ def test_every_run_of_a_trial_on_the_front_meets_the_test_set(make: MakeSite) ->
     site.train()
     site.plan(repeats=2)
     site.repeat()
-    duty, claim = site.claim()
-    assert duty is Duty.TEST
-    assert claim is not None
-    read_test_set(site.place(), claim, site.record())
+    site.test()
+    site.test()
     found = site.record()
     # The test split of this site is its evaluation split.
     assert [run.test_accuracy for run in found.runs] == [run.accuracy for run in found.runs]
@@ -271,7 +272,7 @@ def test_every_run_of_a_trial_on_the_front_meets_the_test_set(make: MakeSite) ->
     assert found.test_accuracy == pytest.approx(found.values.accuracy)
 
 
-class TestTidying:
+class TestCollecting:
     @pytest.fixture
     def site(self, make: MakeSite) -> Site:
         """Three complete trials: one in front, one behind it, and one behind both."""
@@ -280,19 +281,17 @@ class TestTidying:
         for _ in range(3):
             site.train()
         for number, (accuracy, seconds) in enumerate([(0.9, 1.0), (0.5, 2.0), (0.4, 3.0)]):
-            for table in ("trials", "runs"):
-                text = (
-                    f"update fastrcaps_{table} set accuracy = {accuracy}, "
-                    f"training_seconds = {seconds} where number = {number}"
-                )
-                site.sql(text)
+            site.sql(
+                f"update fastrcaps_runs set accuracy = {accuracy}, "
+                f"training_seconds = {seconds} where number = {number}"
+            )
         assert [len(site.weights(number)) for number in range(3)] == [1, 1, 1]
         return site
 
     def test_only_networks_of_the_front_and_the_next_one_stay(self, site: Site) -> None:
         kept = [site.weights(0), site.weights(1), []]
         used = files.used_bytes(site.location, site.study)
-        Tidying(site.store, site.study).tidy()
+        CheckpointCollector(site.store, site.study).collect()
         assert [site.weights(number) for number in range(3)] == kept
         assert files.used_bytes(site.location, site.study) < used
         # Logs stay.
@@ -300,44 +299,44 @@ class TestTidying:
         assert folder.is_dir()
 
     def test_a_trial_that_is_held_is_left_alone(self, site: Site) -> None:
-        site.sql("update fastrcaps_trials set state = 'running' where number = 2")
-        _, claim = site.claim()
-        assert claim is not None
-        assert claim.claim.number == 2
-        Tidying(site.store, site.study).tidy()
+        claimant = Claimant(store=site.store, study=site.study, worker="w", device="cpu")
+        assert claimant.take(site.record(2), 0, Purpose.TEST) is not None
+        CheckpointCollector(site.store, site.study).collect()
         assert [len(site.weights(number)) for number in range(3)] == [1, 1, 1]
 
     def test_files_of_a_claim_that_was_not_seen_are_left_alone(self, site: Site) -> None:
         folder = files.run_folder(site.location, site.study, 2, 0)
         later = folder / "epoch-0001.claim-2.weights.safetensors"
         later.write_bytes(b"another worker's")
-        Tidying(site.store, site.study).tidy()
+        CheckpointCollector(site.store, site.study).collect()
         assert list(folder.iterdir()) == [later]
 
     def test_removed_networks_are_known_to_be_gone(self, site: Site) -> None:
-        Tidying(site.store, site.study).tidy()
+        CheckpointCollector(site.store, site.study).collect()
         assert [site.record(n).runs[0].removed for n in range(3)] == [False, False, True]
         # One that comes back to the front has nothing that could meet the test set.
-        site.sql("update fastrcaps_trials set accuracy = 0.95 where number = 2")
+        site.sql("update fastrcaps_runs set accuracy = 0.95 where number = 2")
         trials = site.store.trials(site.study)
         assert front_numbers(trials) == [2, 0]
-        assert untested_front(site.study, trials) == [0]
+        assert untested_front(site.study, trials) == [RunKey(0, 0)]
         site.sql("update fastrcaps_runs set removed = 0")
-        assert untested_front(site.study, site.store.trials(site.study)) == [2, 0]
+        assert untested_front(site.study, site.store.trials(site.study)) == [
+            RunKey(0, 0),
+            RunKey(2, 0),
+        ]
 
     def test_a_trial_that_was_claimed_meanwhile_is_not_given_up(self, site: Site) -> None:
         trial = site.record(2)
-        site.sql("update fastrcaps_trials set token = 2 where number = 2")
-
-        def mark(found: TrialRecord) -> bool:
-            return site.store.do(lambda connection: removal._mark(connection, site.study, found))
-
-        assert not mark(trial)
+        site.sql("update fastrcaps_runs set token = 2 where number = 2")
+        assert not mark_removed(site.store, site.study, trial)
         assert not site.record(2).runs[0].removed
-        assert mark(site.record(2))
+        assert mark_removed(site.store, site.study, site.record(2))
         assert site.record(2).runs[0].removed
 
     def test_failed_trials_leave_no_checkpoint(self, site: Site) -> None:
-        site.sql("update fastrcaps_trials set state = 'failed' where number = 0")
-        Tidying(site.store, site.study).tidy()
+        site.sql(
+            "update fastrcaps_runs set accuracy = null, failure_kind = 'E', failure_message = '', "
+            "failure_trace = '' where number = 0"
+        )
+        CheckpointCollector(site.store, site.study).collect()
         assert [len(site.weights(number)) for number in range(3)] == [0, 1, 1]

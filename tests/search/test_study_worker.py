@@ -19,18 +19,18 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search import processes
 from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.study_worker import Worker
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
 from fastrcaps_search.search.trial_log import LOG, logging_to
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
+from tests.store.workers import claimed, fail
 
 STUDY = StudyDefinition.from_dict(
     {
@@ -43,7 +43,6 @@ STUDY = StudyDefinition.from_dict(
         "space": {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant"]},
     }
 )
-NO = Failure("E", "no", "", "")
 
 
 @pytest.fixture
@@ -72,6 +71,10 @@ def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CoreS
     with CoreSlots(owner="worker-7 of study other") as slots:
         assert slots.try_claim(len(os.sched_getaffinity(0)))
         yield slots
+
+
+def queue_of(store: Store, study: StudyRecord) -> TrialQueue:
+    return TrialQueue(Claimant(store=store, study=study, worker="other", device="cpu"), propose)
 
 
 def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worker:
@@ -104,7 +107,7 @@ def test_a_worker_tells_the_length_of_each_training(
     trial = -1
     while not told.empty():
         event, facts = told.get()
-        if event == "trial":
+        if event == "begins":
             trial = facts["trial"]
             begun[trial] = (facts["policy"], facts["epochs"])
         epochs[trial] = facts["epoch"] if event == "epoch" else epochs.get(trial, 0)
@@ -119,24 +122,21 @@ def test_a_worker_without_a_core_sees_that_the_study_is_over(
 ) -> None:
     study = enter_study(location, STUDY, seed=None, budget=2)
     store = open_store()
-    door = Door(store, study, worker="other", device="cpu", propose=propose)
-    first, second = door.next().claim, door.next().claim
-    assert first is not None
-    assert second is not None
-    ClaimedTrial(store, first).fail(NO)
+    others = queue_of(store, study)
+    first, second = claimed(others), claimed(others)
+    fail(store, first)
     told: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
     waiting = worker(open_store(), told)
     thread = threading.Thread(target=waiting.work)
     thread.start()
     event, facts = told.get(timeout=60)
     assert (event, facts["cores"]) == ("no_cores", 1)
-    assert door.over() is None
-    ClaimedTrial(store, second).fail(NO)
+    assert others.peek() is None
+    fail(store, second)
     assert told.get(timeout=60) == ("done", {})
     thread.join(60)
     assert not thread.is_alive()
     waiting.close()
-    door.close()
 
 
 def test_the_study_is_over_when_no_configuration_is_left(
@@ -144,15 +144,12 @@ def test_the_study_is_over_when_no_configuration_is_left(
 ) -> None:
     study = enter_study(location, STUDY, seed=None, budget=9)
     store = open_store()
-    door = Door(store, study, worker="w", device="cpu", propose=propose)
+    others = queue_of(store, study)
     for _ in range(2):
-        assert door.over() is None
-        claim = door.next().claim
-        assert claim is not None
-        ClaimedTrial(store, claim).fail(NO)
-    assert door.over() is Duty.EXHAUSTED
-    assert door.next().duty is Duty.EXHAUSTED
-    door.close()
+        assert others.peek() is None
+        fail(store, claimed(others))
+    assert others.peek() is Idle.EXHAUSTED
+    assert others.claim_next() is Idle.EXHAUSTED
 
 
 def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(

@@ -15,18 +15,19 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
+from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims, train_run
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.search.trial import TrialTraining
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.splits import Split, Splits, make_splits
+from tests.store.workers import claimed
 
 EPOCHS = 5
 
@@ -64,14 +65,9 @@ class Site:
         self.splits = splits
         self.told: list[tuple[str, dict[str, Any]]] = []
 
-    def claim(self, kind: type[ClaimedTrial] = ClaimedTrial) -> ClaimedTrial:
-        door = Door(self.store, self.study, worker="w", device="cpu", propose=propose)
-        try:
-            claim = door.next().claim
-        finally:
-            door.close()
-        assert claim is not None
-        return kind(self.store, claim)
+    def claim(self, kind: type[RunLease] = RunLease, purpose: Purpose = Purpose.TRAIN) -> RunLease:
+        claimant = Claimant(store=self.store, study=self.study, worker="w", device="cpu")
+        return kind(self.store, claimed(TrialQueue(claimant, propose), purpose))
 
     def record(self) -> TrialRecord:
         (record,) = self.store.trials(self.study, epochs=True)
@@ -83,10 +79,8 @@ class Site:
 
         return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
 
-    def train(
-        self, claimed: ClaimedTrial, should_stop: Callable[[], bool] = lambda: False
-    ) -> None:
-        assert TrialTraining(self.place(should_stop), claimed, self.record()).train() is None
+    def train(self, lease: RunLease, should_stop: Callable[[], bool] = lambda: False) -> None:
+        assert train_run(self.place(should_stop), lease, self.record()) is None
 
     def folder(self) -> Path:
         return files.run_folder(self.store.location, self.study, 0, 0)
@@ -104,12 +98,10 @@ class Site:
         ]
 
     def best_weights(self) -> dict[str, torch.Tensor]:
-        record, claimed = self.record(), self.claim()
+        record, lease = self.record(), self.claim(purpose=Purpose.TEST)
         (run,) = record.runs
         assert run.best_epoch is not None
-        folder = checkpoint_folder(
-            claimed, study=self.study, run=0, seed=run.seed, known=claims(record, run=0)
-        )
+        folder = checkpoint_folder(lease, study=self.study, known=claims(record, run=0))
         assert len(list(self.folder().iterdir())) == 1
         return folder.weights(run.best_epoch)
 
@@ -137,12 +129,12 @@ def check(site: Site, undisturbed: Site) -> None:
     assert all(torch.equal(ours[k], theirs[k]) for k in ours)
 
 
-def dies_before_row(epoch: int) -> type[ClaimedTrial]:
-    class Dying(ClaimedTrial):
-        def store_epoch(self, run: int, metrics: EpochMetrics, *, setting: RunSetting) -> None:
+def dies_before_row(epoch: int) -> type[RunLease]:
+    class Dying(RunLease):
+        def store_epoch(self, metrics: EpochMetrics, *, setting: RunSetting) -> None:
             if metrics.epoch == epoch:
                 raise InterruptedRunError("died")
-            super().store_epoch(run, metrics, setting=setting)
+            super().store_epoch(metrics, setting=setting)
 
     return Dying
 
@@ -189,7 +181,7 @@ def test_a_worker_that_has_lost_its_trial_harms_no_checkpoint(make: Callable[[],
     undisturbed, site = make(), make()
     undisturbed.train(undisturbed.claim())
     first = site.claim()
-    seen: list[ClaimedTrial] = []
+    seen: list[RunLease] = []
 
     def taken_over() -> bool:
         if len(site.record().epochs) == 2 and not seen:
@@ -210,7 +202,7 @@ def test_a_worker_that_has_lost_its_trial_harms_no_checkpoint(make: Callable[[],
 
 
 def test_a_training_stops_when_its_lease_is_known_to_be_lost(make: Callable[[], Site]) -> None:
-    class Lost(ClaimedTrial):
+    class Lost(RunLease):
         def require_held(self) -> None:
             raise LeaseLostError("lost")
 
@@ -233,11 +225,11 @@ def test_a_continued_run_uses_its_threads_but_never_more_than_cores(
 
     place = replace(site.place(Stops(site, 2)), threads=2, use_threads=use)
     with pytest.raises(InterruptedRunError):
-        TrialTraining(place, first, site.record()).train()
+        train_run(place, first, site.record())
     first.release()
     monkeypatch.setattr("fastrcaps_search.search.runs.cores", lambda: 1)
     place = replace(site.place(), threads=2, use_threads=use)
-    TrialTraining(place, site.claim(), site.record()).train()
+    train_run(place, site.claim(), site.record())
     assert asked == [2, 1]
     assert [row.setting.threads for row in site.record().epochs] == [2, 2, 1, 1, 1]
     assert [run.bit_equal for run in site.record().runs] == [False]
@@ -252,11 +244,11 @@ def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(
         site.train(first, Stops(site, 3))
     first.release()
     site.train(site.claim())
-    claimed = site.claim()
+    lease = site.claim(purpose=Purpose.TEST)
     record = site.record()
     with pytest.raises(CheckpointError, match=r"^run 0 must have a stored best epoch, got: \d$"):
-        read_test_set(site.place(), claimed, replace(record, epochs=()))
-    read_test_set(site.place(), claimed, record)
+        read_test_set(site.place(), lease, replace(record, epochs=()))
+    read_test_set(site.place(), lease, record)
     (run,) = site.record().runs
     assert run.test_accuracy is not None
 
@@ -265,14 +257,14 @@ def test_a_checkpoint_that_cannot_be_written_is_told(make: Callable[[], Site]) -
     site = make()
     site.folder().parent.mkdir(parents=True)
     site.folder().write_text("in the way")
-    claimed = site.claim()
+    lease = site.claim()
 
     def stop() -> bool:
         if len(site.record().epochs) == 2 and site.folder().is_file():
             site.folder().unlink()
         return False
 
-    site.train(claimed, stop)
+    site.train(lease, stop)
     unsaved = [facts for event, facts in site.told if event == "unsaved"]
     assert [facts["epoch"] for facts in unsaved] == [1, 2]
     assert "got: File exists; the trial goes on without this checkpoint" in unsaved[0]["reason"]

@@ -126,6 +126,7 @@ def test_the_facts_are_those_of_the_store(capsnet: LoadedNetwork, trained: Train
     }
     assert {key: facts[key] for key in stored} == stored
     assert facts["versions"]["torch_trained"] == torch.__version__
+    assert run.setting is not None
     assert facts["setting"]["kernel"] == run.setting.kernel
     assert facts["setting"]["threads"] == 1
 

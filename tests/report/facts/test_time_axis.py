@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.report.facts.time_axis import TimeAxis, positions
-from tests.report.views import with_repeat
+from tests.report.views import FAILURE, with_repeat
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import EpochRecord, TrialRecord
@@ -106,4 +106,4 @@ def test_a_repeat_without_a_result_moves_nothing(records: Records, twice: TrialR
     before = positions(twice)
     begun = [records.epoch_record(epoch, 0.99, 500.0) for epoch in (1, 2)]
     assert positions(with_repeat(twice, begun)) == before
-    assert positions(with_repeat(with_repeat(twice, begun, "the disk is full"), [])) == before
+    assert positions(with_repeat(with_repeat(twice, begun, FAILURE), [])) == before
