@@ -10,7 +10,7 @@ from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import PARAMETER_NAMES
-from fastrcaps_search.store.spreads import MEASURED
+from fastrcaps_search.store.records import MEASURED
 
 SPREADS = tuple(
     (name, part) for name in MEASURED for part in ("deviation", "margin", "low", "high")

@@ -21,6 +21,8 @@ from fastrcaps_search.store.feasibility import infeasible_reason
 
 DIVERGED = "diverged"
 """Kind of the failure of a training that left the finite numbers."""
+MEASURED = ("accuracy", "training_seconds")
+"""Values that differ from run to run; the parameters are the same in all."""
 GIVEN_UP = "given up"
 """Kind of the failure of a run whose trial failed by another of its runs."""
 

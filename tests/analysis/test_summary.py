@@ -186,7 +186,7 @@ def test_values_json_has_no_word_for_become_null() -> None:
 
 def test_the_network_of_a_trial_is_the_kept_run_of_highest_accuracy() -> None:
     runs = [
-        replace(_run(SETTING, (accuracy, 1.0, 1.0)), run=run, removed=run in (1, 4))
+        replace(_run(SETTING, (accuracy, 1.0, 1.0), None), run=run, removed=run in (1, 4))
         for run, accuracy in enumerate((0.90, 0.99, 0.92, 0.92, 0.95))
     ]
     several = replace(trial(0, (0.9, 1.0, 1.0)), runs=tuple(runs))
