@@ -77,7 +77,10 @@ def _run(
 ) -> RunRecord:
     accuracy, seconds, _ = values or (None, None, None)
     run = RunRecord(0, 0, setting, True, accuracy, seconds, None, None, created_at=1000.0)
-    return run if lasted is None else replace(run, finished_at=1000.0 + lasted)
+    if lasted is None:
+        return run
+    failure = Failure("E", "no", "", "") if accuracy is None else None
+    return replace(run, failure=failure, finished_at=1000.0 + lasted)
 
 
 def by_brute_force(trials: list[TrialRecord]) -> set[int]:
@@ -231,14 +234,14 @@ def test_counts_and_hypervolume_by_hand() -> None:
         (13, 0, 1000.0),
         (13, 1, 1000.0),
         (13, 4, 250.0),
-        (3, 2, 0.0),
-        (2, 2, 0.0),
+        # The running one is to end still.
+        (4, 2, 50.0),
     ],
 )
 def test_time_left(budget: int, workers: int, expected: float) -> None:
     trials = [
         trial(0, (0.9, 1.0, 1.0), seconds=100.0),
-        trial(1, state=TrialState.STOPPED, seconds=200.0),
+        trial(1, (0.9, 1.0, 1.0), seconds=200.0),
         trial(2, state=TrialState.FAILED, seconds=30.0),
         trial(3, state=TrialState.RUNNING),
     ]
@@ -256,7 +259,10 @@ def test_time_left_counts_with_the_length_of_the_trials() -> None:
     # 2 epochs in 20 s, 8 in 80 s: 10 s an epoch; those to come have 5 on average.
     definition = StudyDefinition.from_dict({"name": "mnist", "space": {"epochs": [2, 8]}})
     trials = [
-        replace(trial(n, seconds=10.0 * epochs), parameters=replace(PARAMETERS, epochs=epochs))
+        replace(
+            trial(n, (0.9, 1.0, 1.0), seconds=10.0 * epochs),
+            parameters=replace(PARAMETERS, epochs=epochs),
+        )
         for n, epochs in enumerate([2, 8])
     ]
     varied = replace(study(6), definition=definition)

@@ -138,9 +138,9 @@ def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
     tmp_path: Path, worker_script: list[str]
 ) -> None:
     said = [
-        {"event": "trial", "trial": 4, "policy": "fixed epochs=3", "epochs": 3},
+        {"event": "begins", "trial": 4, "policy": "fixed epochs=3", "epochs": 3},
         {"event": "epoch", "epoch": 2, "accuracy": 0.5},
-        {"event": "repeat", "trial": 1, "run": 2, "policy": "fixed epochs=2", "epochs": 2},
+        {"event": "begins", "trial": 1, "run": 2, "policy": "fixed epochs=2", "epochs": 2},
     ]
     worker_script.append("".join(f"print({json.dumps(event)!r})\n" for event in said))
     seen: list[tuple[object, ...]] = []
@@ -203,10 +203,8 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
     Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
     assert seen == ["failed", "failed", "complete", "failed"]
 
-    unrepeated = """print('{"event": "unrepeated", "trial": 4, "run": 2, "reason": "r"}')\n"""
-    worker_script.append(
-        failed % (0, 0) + unrepeated * 2 + "import sys; sys.stdout.flush(); input()"
-    )
+    repeat = """print('{"event": "failed", "trial": 4, "run": 2, "reason": "r"}')\n"""
+    worker_script.append(failed % (0, 0) + repeat * 2 + "import sys; sys.stdout.flush(); input()")
     with pytest.raises(
         RunError,
         match=r"r0; trial 4 run 2: r; trial 4 run 2: r; --max-failures ",
