@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.study_worker import Tell, Worker
 from fastrcaps_search.search.trial_log import LOG

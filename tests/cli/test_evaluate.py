@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.data.shipped import MNIST_MINI
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -80,7 +79,7 @@ def test_the_stored_accuracy_is_repeated_exactly(
 
 
 def labels_of(split: str) -> Any:  # noqa: ANN401
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     return images.test_labels if split == "test" else images.train_labels[-500:]
 
 
@@ -89,7 +88,7 @@ def test_the_table_holds_what_was_counted(
 ) -> None:
     done = call("evaluate", str(exports["small-lenet"]), "--split", "test", "--out", "p/a.html")
     loaded = fastrcaps_search.load_network(exports["small-lenet"])
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     counted = [["."] * 10 for _ in range(10)]
     for image, label in zip(images.test_images, images.test_labels, strict=True):
         predicted = loaded.predict(image)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastrcaps_search.analysis.summary import front_numbers, untested_front
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics
@@ -30,7 +30,6 @@ from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.repeats import ClaimedRepeat
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits, make_splits
 
@@ -47,9 +46,7 @@ SEARCH = StudyDefinition.from_dict({**BASE, "space": {"adabatch_exponent": [2, 3
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    whole = make_splits(
-        SEARCH, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
-    )
+    whole = make_splits(SEARCH, MNIST_MINI.load(folder=None), device=torch.device("cpu"))
     few = Split(whole.evaluation.images[:200], whole.evaluation.labels[:200])
     return replace(whole, evaluation=few, test=few)
 

@@ -18,9 +18,9 @@ import pytest
 import torch
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.data_set import Images
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.errors import ExportedNetworkError, UsageError
-from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from tests.exported import without_decoder
 
@@ -32,12 +32,11 @@ BY_HAND = """
 import sys
 import torch
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.data.shipped import MNIST_MINI
 
 torch.set_num_threads(1)
 network = fastrcaps_search.load_network(sys.argv[1]).network
-mini = load_images(DataSet.MNIST_MINI, folder=None)
+mini = MNIST_MINI.load(folder=None)
 splits = (mini.train_images[-500:], mini.train_labels[-500:]), (mini.test_images, mini.test_labels)
 for images, labels in splits:
     right = 0
@@ -54,7 +53,7 @@ print(any(name in sys.modules for name in ("optuna", "sqlalchemy", "plotly")))
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    return load_images(DataSet.MNIST_MINI, folder=None)
+    return MNIST_MINI.load(folder=None)
 
 
 @pytest.fixture(scope="module")

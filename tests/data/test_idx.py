@@ -22,32 +22,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastrcaps_search.definition import data_facts
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.definition.data_facts import (
-    FILE_NAMES,
-    TEST_LABELS,
-    TRAIN_IMAGES,
-    TRAIN_LABELS,
-)
+from fastrcaps_search.data.data_set import DataSet, default_folder
+from fastrcaps_search.data.idx import FILE_NAMES, IdxDataSet
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 from fastrcaps_search.errors import DataError
-from fastrcaps_search.training import data_sets
-from fastrcaps_search.training.data_sets import find_files, load_images
-from fastrcaps_search.training.download import download_lock
 
 REAL = os.environ.get("FASTRCAPS_DATA")
 needs_data = pytest.mark.skipif(
     REAL is None, reason="FASTRCAPS_DATA does not name the folder of the real data"
 )
-TORCHVISION_FOLDERS = {DataSet.MNIST: "MNIST/raw", DataSet.FASHION_MNIST: "FashionMNIST/raw"}
-LARGE = [DataSet.MNIST, DataSet.FASHION_MNIST]
+TRAIN_IMAGES, TRAIN_LABELS, _, TEST_LABELS = FILE_NAMES
+TORCHVISION_FOLDERS = {"mnist": "MNIST/raw", "fashion-mnist": "FashionMNIST/raw"}
+by_set = pytest.mark.parametrize("data_set", [MNIST, FASHION_MNIST], ids=str)
 
 
-def real_files(data_set: DataSet) -> dict[str, Path]:
+def real_files(data_set: IdxDataSet) -> dict[str, Path]:
     assert REAL is not None
-    files = find_files(data_set, folder=Path(REAL))
-    assert files is not None
-    return dict(files)
+    return dict(zip(FILE_NAMES, data_set.find(Path(REAL)), strict=True))
 
 
 def plain(path: Path) -> bytes:
@@ -71,66 +62,44 @@ def idx(values: NDArray[Any]) -> bytes:
     return header + values.astype(np.uint8).tobytes()
 
 
-def synthetic(folder: Path, **changed: NDArray[Any]) -> Path:
-    """Write a set of the right sizes, all zero but for what changed; return its folder."""
-    arrays: dict[str, NDArray[Any]] = {
-        "train_images": np.zeros((60_000, 28, 28), np.uint8),
-        "train_labels": np.zeros(60_000, np.uint8),
-        "test_images": np.zeros((10_000, 28, 28), np.uint8),
-        "test_labels": np.zeros(10_000, np.uint8),
-        **changed,
-    }
+def synthetic(folder: Path) -> Path:
+    """Write a set of the right sizes, all zero; return its folder."""
+    sizes = (60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)
     folder.mkdir(parents=True)
-    for name, values in zip(FILE_NAMES, arrays.values(), strict=True):
-        (folder / name).write_bytes(idx(values))
+    for name, shape in zip(FILE_NAMES, sizes, strict=True):
+        (folder / name).write_bytes(idx(np.zeros(shape)))
     return folder
 
 
 def refusal(data_set: DataSet, folder: Path | None) -> str:
     with pytest.raises(DataError) as caught:
-        load_images(data_set, folder=folder)
+        data_set.load(folder=folder)
     message = str(caught.value)
     assert "\n" not in message
     return message
-
-
-# Sizes ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data_set", "sizes"),
-    [
-        (DataSet.MNIST, (60_000, 5_000, 10_000)),
-        (DataSet.FASHION_MNIST, (60_000, 5_000, 10_000)),
-        (DataSet.MNIST_MINI, (4_500, 500, 500)),
-    ],
-)
-def test_sizes(data_set: DataSet, sizes: tuple[int, int, int]) -> None:
-    assert data_facts.train_size(data_set) == sizes[0]
-    assert data_facts.validation_size(data_set) == sizes[1]
-    assert data_facts.test_size(data_set) == sizes[2]
 
 
 # Layouts -------------------------------------------------------------------------------------
 
 
 @needs_data
-@pytest.mark.parametrize("data_set", LARGE)
-def test_loads_the_real_set(data_set: DataSet) -> None:
+@by_set
+def test_loads_the_real_set(data_set: IdxDataSet) -> None:
     assert REAL is not None
-    images = load_images(data_set, folder=Path(REAL))
+    images = data_set.load(folder=Path(REAL))
     files = real_files(data_set)
-    assert images.data_set is data_set
     assert images.train_images.shape == (60_000, 28, 28)
     assert images.test_images.shape == (10_000, 28, 28)
     assert images.train_images.tobytes() == plain(files[TRAIN_IMAGES])[16:]
     assert images.test_labels.tobytes() == plain(files[TEST_LABELS])[8:]
     assert images.train_labels.dtype == images.train_images.dtype == np.uint8
+    # torch warns about arrays that cannot be written.
+    assert all(part.flags.writeable for part in images)
     # Published facts: the first labels, and how many of each class the training sets hold.
-    first = [5, 0, 4, 1, 9] if data_set is DataSet.MNIST else [9, 0, 0, 3, 0]
+    first = [5, 0, 4, 1, 9] if data_set is MNIST else [9, 0, 0, 3, 0]
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert images.train_labels[:5].tolist() == first
-    expected = counts if data_set is DataSet.MNIST else [6_000] * 10
+    expected = counts if data_set is MNIST else [6_000] * 10
     assert np.bincount(images.train_labels).tolist() == expected
 
 
@@ -138,20 +107,20 @@ def test_loads_the_real_set(data_set: DataSet) -> None:
 @pytest.mark.parametrize("gzipped", [True, False])
 @pytest.mark.parametrize("layout", ["torchvision", "debian", "flat"])
 def test_finds_each_layout(tmp_path: Path, layout: str, gzipped: bool) -> None:
-    data_set = DataSet.MNIST
+    data_set = MNIST
     inside = {"torchvision": "MNIST/raw", "debian": "mnist", "flat": "."}[layout]
     place(tmp_path / inside, real_files(data_set), gzipped=gzipped)
-    images = load_images(data_set, folder=tmp_path)
+    images = data_set.load(folder=tmp_path)
     assert images.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
 
 
 @needs_data
 def test_flat_and_named_folders_of_the_other_set_are_told_apart(tmp_path: Path) -> None:
-    fashion = real_files(DataSet.FASHION_MNIST)
+    fashion = real_files(FASHION_MNIST)
     for folder in (tmp_path / "flat", tmp_path / "named"):
         inside = folder if folder.name == "flat" else folder / "mnist"
         place(inside, fashion)
-        message = refusal(DataSet.MNIST, folder)
+        message = refusal(MNIST, folder)
         assert f"{inside / TRAIN_IMAGES}.gz must be a file of mnist" in message
         assert "its content is that of fashion-mnist: ask for fashion-mnist" in message
 
@@ -163,17 +132,22 @@ def touch_all(folder: Path, suffix: str = "") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("data_set", LARGE)
-def test_first_complete_layout_wins(tmp_path: Path, data_set: DataSet) -> None:
-    assert find_files(data_set, folder=tmp_path) is None
+@by_set
+def test_first_complete_layout_wins(tmp_path: Path, data_set: IdxDataSet) -> None:
+    def found() -> set[Path]:
+        files = data_set.find(tmp_path)
+        assert tuple(path.name.removesuffix(".gz") for path in files) in ((), FILE_NAMES)
+        return {path.parent for path in files}
+
+    assert found() == set()
     flat = touch_all(tmp_path, ".gz")
-    assert find_files(data_set, folder=tmp_path) == {n: flat / f"{n}.gz" for n in FILE_NAMES}
-    debian = touch_all(tmp_path / data_set)
-    assert find_files(data_set, folder=tmp_path) == {n: debian / n for n in FILE_NAMES}
-    torchvision = touch_all(tmp_path / TORCHVISION_FOLDERS[data_set])
-    assert find_files(data_set, folder=tmp_path) == {n: torchvision / n for n in FILE_NAMES}
+    assert found() == {flat}
+    debian = touch_all(tmp_path / str(data_set))
+    assert found() == {debian}
+    torchvision = touch_all(tmp_path / TORCHVISION_FOLDERS[str(data_set)])
+    assert found() == {torchvision}
     (torchvision / TRAIN_LABELS).unlink()
-    assert find_files(data_set, folder=tmp_path) == {n: debian / n for n in FILE_NAMES}
+    assert found() == {debian}
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
@@ -181,7 +155,7 @@ def test_first_complete_layout_wins(tmp_path: Path, data_set: DataSet) -> None:
 def test_a_missing_file_is_named(tmp_path: Path, inside: str, name: str) -> None:
     folder = touch_all(tmp_path / inside)
     (folder / name).unlink()
-    message = refusal(DataSet.MNIST, tmp_path)
+    message = refusal(MNIST, tmp_path)
     assert f"{folder} must hold all four files of mnist, but {name} is missing" in message
 
 
@@ -189,69 +163,118 @@ def test_a_folder_named_like_a_file_does_not_count(tmp_path: Path) -> None:
     folder = touch_all(tmp_path / "mnist")
     (folder / TRAIN_LABELS).unlink()
     (folder / TRAIN_LABELS).mkdir()
-    assert f"{TRAIN_LABELS} is missing" in refusal(DataSet.MNIST, tmp_path)
+    assert f"{TRAIN_LABELS} is missing" in refusal(MNIST, tmp_path)
 
 
 # Content -------------------------------------------------------------------------------------
 
 
-def test_refuses_images_of_another_side(tmp_path: Path) -> None:
-    synthetic(tmp_path / "mnist", train_images=np.zeros((60, 32, 32)))
-    message = refusal(DataSet.MNIST, tmp_path)
-    assert f"{tmp_path / 'mnist' / TRAIN_IMAGES} must hold images of 28 x 28 pixels" in message
-    assert "(60, 32, 32)" in message
-
-
-def test_refuses_labels_that_do_not_match(tmp_path: Path) -> None:
-    synthetic(tmp_path / "mnist", train_labels=np.zeros(59_999))
-    message = refusal(DataSet.MNIST, tmp_path)
-    assert f"{tmp_path / 'mnist' / TRAIN_LABELS} must hold one label for each" in message
-    assert "60,000 images in train-images-idx3-ubyte" in message
-    assert "(59999,)" in message
-
-
-def test_refuses_a_short_set(tmp_path: Path) -> None:
-    folder = tmp_path / "fashion-mnist"
-    synthetic(folder, train_images=np.zeros((500, 28, 28)), train_labels=np.zeros(500))
-    message = refusal(DataSet.FASHION_MNIST, tmp_path)
-    assert "must hold the 60,000 images of fashion-mnist, but it holds 500" in message
-
-
-def test_refuses_labels_beyond_nine(tmp_path: Path) -> None:
-    synthetic(tmp_path / "mnist", train_labels=np.full(60_000, 10))
-    message = refusal(DataSet.MNIST, tmp_path)
-    assert f"{tmp_path / 'mnist' / TRAIN_LABELS} must hold labels from 0 to 9" in message
-    assert "it holds 10" in message
-
-
 @pytest.mark.parametrize("inside", ["mnist", "flat"])
 def test_refuses_other_content_of_the_right_sizes(tmp_path: Path, inside: str) -> None:
     folder = synthetic(tmp_path / inside)
-    message = refusal(DataSet.MNIST, tmp_path if inside == "mnist" else folder)
+    message = refusal(MNIST, tmp_path if inside == "mnist" else folder)
     assert f"{folder / TRAIN_IMAGES} must hold what was published as mnist" in message
-    assert "SHA-256 ba891046e650..." in message
+    zeros = hashlib.sha256(idx(np.zeros((60_000, 28, 28)))).hexdigest()
+    assert f"{zeros[:12]}..." in message
 
 
 @needs_data
 def test_refuses_one_changed_pixel(tmp_path: Path) -> None:
-    folder = place(tmp_path / "mnist", real_files(DataSet.MNIST), gzipped=False)
+    folder = place(tmp_path / "mnist", real_files(MNIST), gzipped=False)
     with (folder / TRAIN_IMAGES).open("r+b") as file:
         file.seek(1_000_000)
         byte = file.read(1)
         file.seek(1_000_000)
         file.write(bytes([byte[0] ^ 1]))
-    message = refusal(DataSet.MNIST, tmp_path)
+    message = refusal(MNIST, tmp_path)
     assert f"{folder / TRAIN_IMAGES} must hold what was published as mnist" in message
 
 
-@needs_data
-def test_refuses_a_truncated_file(tmp_path: Path) -> None:
-    files = real_files(DataSet.MNIST)
-    folder = place(tmp_path / "mnist", files)
-    (folder / f"{TRAIN_IMAGES}.gz").unlink()
-    (folder / f"{TRAIN_IMAGES}.gz").write_bytes(files[TRAIN_IMAGES].read_bytes()[:500_000])
-    message = refusal(DataSet.MNIST, tmp_path)
-    assert f"{folder / TRAIN_IMAGES}.gz must be a whole gzip file" in message
+def small(folder: Path) -> IdxDataSet:
+    """Write two and one images with their labels; return a set that knows their checksums."""
+    arrays = (
+        np.arange(2 * 784).reshape(2, 28, 28) % 251,
+        np.array([7, 2]),
+        np.arange(784).reshape(1, 28, 28) % 241,
+        np.array([9]),
+    )
+    folder.mkdir()
+    contents = [idx(values) for values in arrays]
+    for name, content in zip(FILE_NAMES, contents, strict=True):
+        (folder / name).write_bytes(content)
+    one, two, three, four = (hashlib.sha256(content).hexdigest() for content in contents)
+    return IdxDataSet(
+        name="small",
+        class_names=tuple("0123456789"),
+        train_size=2,
+        validation_size=1,
+        test_size=1,
+        most_frequent=(1, 1),
+        checksums=(one, two, three, four),
+        own_folder=folder,
+    )
+
+
+@pytest.mark.parametrize("name", [TRAIN_IMAGES, f"{TRAIN_IMAGES}.gz"])
+@pytest.mark.parametrize("members", [0, 1, 2])
+def test_reads_values_in_order_gzipped_or_not_whatever_the_name(
+    tmp_path: Path, name: str, members: int
+) -> None:
+    data_set = small(tmp_path / "small")
+    content = (tmp_path / "small" / TRAIN_IMAGES).read_bytes()
+    (tmp_path / "small" / TRAIN_IMAGES).unlink()
+    parts = {0: [content], 1: [gzip.compress(content)]}.get(
+        members, [gzip.compress(content[:9]), gzip.compress(content[9:])]
+    )
+    (tmp_path / "small" / name).write_bytes(b"".join(parts))
+    images = data_set.load(folder=None)
+    assert images.train_images[1, 27].tolist() == [i % 251 for i in range(1540, 1568)]
+    assert images.train_labels.tolist() == [7, 2]
+    assert images.test_labels.tolist() == [9]
+
+
+def test_names_a_file_that_is_not_whole(tmp_path: Path) -> None:
+    data_set = small(tmp_path / "small")
+    file = tmp_path / "small" / TRAIN_IMAGES
+    plain = file.read_bytes()
+    whole = gzip.compress(plain)
+    damaged = "must be a whole file that can be read"
+    another = "must hold what was published as small, but its content is another or not whole"
+    for content, expected in {
+        b"": another,
+        plain[:9]: another,
+        plain[:-1]: another,
+        plain + b"0": another,
+        b"PK\x03\x04" + plain: another,
+        whole[:-12]: damaged,
+        whole[:-3]: damaged,
+        whole[:2]: damaged,
+        whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]: damaged,
+        whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:]: damaged,
+        whole + b"rubbish": damaged,
+        gzip.compress(plain[:-1]): another,
+    }.items():
+        file.write_bytes(content)
+        message = refusal(data_set, None)
+        assert f"{file} {expected}" in message, content[:20]
+        assert message.endswith("replace it with a fresh copy")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_names_an_unreadable_file(tmp_path: Path) -> None:
+    data_set = small(tmp_path / "small")
+    (tmp_path / "small" / TRAIN_IMAGES).chmod(0)
+    assert f"{TRAIN_IMAGES} must be a whole file that can be read" in refusal(data_set, None)
+
+
+def test_a_set_that_torchvision_does_not_have_is_not_downloaded(tmp_path: Path) -> None:
+    data_set = small(tmp_path / "small")
+    for name in FILE_NAMES:
+        (tmp_path / "small" / name).unlink()
+    message = refusal(data_set, None)
+    assert f"must be under {tmp_path / 'small'}, but they are not" in message
+    assert "torchvision has no such data set" in message
+    assert list((tmp_path / "small").iterdir()) == []
 
 
 # Folders -------------------------------------------------------------------------------------
@@ -260,17 +283,17 @@ def test_refuses_a_truncated_file(tmp_path: Path) -> None:
 def test_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/tmp/cache")
-    assert data_sets.default_folder() == Path("/var/tmp/cache/fastrcaps-search")
+    assert default_folder() == Path("/var/tmp/cache/fastrcaps-search")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert data_sets.default_folder() == Path("/home/somebody/.cache/fastrcaps-search")
+    assert default_folder() == Path("/home/somebody/.cache/fastrcaps-search")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert data_sets.default_folder() == Path("/home/somebody/.cache/fastrcaps-search")
+    assert default_folder() == Path("/home/somebody/.cache/fastrcaps-search")
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
-    assert f"must be under {path}, but they are not" in refusal(DataSet.MNIST, path)
+    assert f"must be under {path}, but they are not" in refusal(MNIST, path)
 
 
 # Download ------------------------------------------------------------------------------------
@@ -298,7 +321,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    folder = place(tmp_path / "served", real_files(DataSet.MNIST))
+    folder = place(tmp_path / "served", real_files(MNIST))
     server = Server(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     server.asked = []
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -313,7 +336,7 @@ def resources() -> list[tuple[str, str]]:
     """Return torchvision's list of files, with the MD5 sums of these copies of them."""
     return [
         (f"{name}.gz", hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest())
-        for name, path in real_files(DataSet.MNIST).items()
+        for name, path in real_files(MNIST).items()
     ]
 
 
@@ -321,15 +344,15 @@ DOWNLOADING = """
 import json, sys
 from pathlib import Path
 import torchvision
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 
 mirror, resources, folder = json.loads(sys.argv[1])
 torchvision.datasets.MNIST.mirrors = [mirror]
 torchvision.datasets.MNIST.resources = resources
 print("ready", flush=True)
 sys.stdin.readline()
-print(load_images(DataSet.MNIST, folder=Path(folder)).test_labels[:5].tolist(), flush=True)
+print(MNIST.load(folder=Path(folder)).test_labels[:5].tolist(), flush=True)
 """
 
 
@@ -365,8 +388,8 @@ def test_two_processes_download_once(
     # One process alone, which also shows what one download asks for.
     alone = tmp_path / "a" / "new folder"
     # What a killed download leaves must neither be taken for data nor stand in the way.
-    touch_all(alone / ".mnist.arriving" / "MNIST" / "raw", ".gz")
-    images = load_images(DataSet.MNIST, folder=alone)
+    touch_all(alone / ".MNIST.arriving" / "MNIST" / "raw", ".gz")
+    images = MNIST.load(folder=alone)
     assert images.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
     assert sorted(path.name for path in (alone / "MNIST/raw").iterdir()) == sorted(FILE_NAMES)
     assert sorted(path.name for path in alone.iterdir()) == [".mnist.lock", "MNIST"]
@@ -375,7 +398,7 @@ def test_two_processes_download_once(
     asked_alone = Counter(server.asked)
     assert set(asked_alone) == {f"/{name}.gz" for name in FILE_NAMES}
     server.asked.clear()
-    load_images(DataSet.MNIST, folder=alone)
+    MNIST.load(folder=alone)
     assert server.asked == []
 
     with other:
@@ -384,7 +407,7 @@ def test_two_processes_download_once(
         assert other.stdout.readline() == "ready\n"
         other.stdin.write("\n")
         other.stdin.flush()
-        images = load_images(DataSet.MNIST, folder=tmp_path / "two")
+        images = MNIST.load(folder=tmp_path / "two")
         assert images.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
         assert other.communicate(timeout=60) == ("[7, 2, 1, 0, 4]\n", "")
     assert Counter(server.asked) == asked_alone
@@ -400,7 +423,7 @@ def test_a_download_with_a_wrong_checksum_leaves_nothing(
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", [server.address])
     monkeypatch.setattr(torchvision.datasets.MNIST, "resources", wrong)
-    message = refusal(DataSet.MNIST, tmp_path / "data")
+    message = refusal(MNIST, tmp_path / "data")
     assert "the download failed" in message
     assert "corrupted" in message
     assert [path.name for path in (tmp_path / "data").iterdir()] == [".mnist.lock"]
@@ -421,7 +444,7 @@ def test_without_a_network_the_error_says_what_to_put_where(
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "data" if named else tmp_path / "cache" / "fastrcaps-search"
-    message = refusal(DataSet.FASHION_MNIST, folder if named else None)
+    message = refusal(FASHION_MNIST, folder if named else None)
     assert f"must be under {folder}" in message
     assert "Connection refused" in message
     assert f"into {folder / 'fashion-mnist'}" in message
@@ -432,29 +455,15 @@ def test_without_a_network_the_error_says_what_to_put_where(
     assert [path.name for path in folder.iterdir()] == [".fashion-mnist.lock"]
 
 
-def test_lock_keeps_another_process_out(tmp_path: Path) -> None:
-    code = (
-        "import fcntl, sys\n"
-        "try: fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
-        "except BlockingIOError: print('locked')\n"
-        "else: print('free')\n"
-    )
-    asking = [sys.executable, "-c", code, str(tmp_path / "new" / ".mnist.lock")]
-    with download_lock(DataSet.MNIST, folder=tmp_path / "new"):
-        held = subprocess.run(asking, capture_output=True, text=True, check=True)
-    after = subprocess.run(asking, capture_output=True, text=True, check=True)
-    assert (held.stdout, after.stdout) == ("locked\n", "free\n")
-
-
-@pytest.mark.parametrize("data_set", list(DataSet))
+@pytest.mark.parametrize("data_set", [MNIST, FASHION_MNIST, MNIST_MINI], ids=str)
 def test_the_largest_class_of_each_split_is_as_large_as_is_known(data_set: DataSet) -> None:
     folder = None
-    if data_set is not DataSet.MNIST_MINI:
+    if data_set is not MNIST_MINI:
         if REAL is None:
             pytest.skip("FASTRCAPS_DATA does not name the folder of the real data")
         folder = Path(REAL)
-    images = load_images(data_set, folder=folder)
-    held_out = data_facts.validation_size(data_set)
+    images = data_set.load(folder=folder)
+    held_out = data_set.validation_size
     for labels, is_test in ((images.train_labels[-held_out:], False), (images.test_labels, True)):
         counts = Counter(int(label) for label in labels)
-        assert max(counts.values()) == data_facts.most_frequent(data_set, test=is_test)
+        assert max(counts.values()) == data_set.most_frequent[is_test]

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
-from tests.data_sets import draw_mini
+from fastrcaps_search.data.shipped import MNIST, MNIST_MINI
+from tests.data import draw_mini
 
 REAL = os.environ.get("FASTRCAPS_DATA")
 needs_data = pytest.mark.skipif(
@@ -23,7 +22,7 @@ needs_data = pytest.mark.skipif(
 
 
 def test_it_is_split_by_class_and_mixed() -> None:
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     assert images.train_images.shape == (4_500, 28, 28)
     assert images.test_images.shape == (500, 28, 28)
     assert images.train_images.dtype == images.train_labels.dtype == np.uint8
@@ -51,10 +50,7 @@ def pairs(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> list[tuple[by
 @needs_data
 def test_all_are_among_the_first_55000_of_mnist_and_none_in_its_validation_split() -> None:
     assert REAL is not None
-    mini, mnist = (
-        load_images(data_set, folder=Path(REAL))
-        for data_set in (DataSet.MNIST_MINI, DataSet.MNIST)
-    )
+    mini, mnist = (data_set.load(folder=Path(REAL)) for data_set in (MNIST_MINI, MNIST))
     digits = pairs(mini.train_images, mini.train_labels) + pairs(
         mini.test_images, mini.test_labels
     )
@@ -79,9 +75,8 @@ def test_drawing_them_again_gives_the_same_files() -> None:
 # A fresh interpreter, because this one may have imported anything already.
 ALONE = """
 import sys
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
-print(len(load_images(DataSet.MNIST_MINI, folder=None).train_labels))
+from fastrcaps_search.data.shipped import MNIST, MNIST_MINI
+print(len(MNIST_MINI.load(folder=None).train_labels))
 print(sorted({"torch", "torchvision"} & set(sys.modules)))
 """
 

@@ -1,6 +1,6 @@
 """Draws the 5,000 digits of mnist-mini from MNIST, always the same, and writes their files.
 
-    FASTRCAPS_DATA=data python -m tests.data_sets.draw_mini
+    FASTRCAPS_DATA=data python -m tests.data.draw_mini
 
 Of each class 500 of the first 55,000 training images: 400 to train on, 50 to validate, 50 to test.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import fastrcaps_search
 
-FOLDER = Path(fastrcaps_search.__file__).parent / "data_sets" / "mnist-mini"
+FOLDER = Path(fastrcaps_search.__file__).parent / "data" / "mnist-mini"
 BEFORE_VALIDATION = 55_000
 SEED = 0
 
