@@ -100,11 +100,12 @@ class IdxDataSet(DataSet):
         """The files after a download, one process at a time."""
         from filelock import FileLock
 
-        from fastrcaps_search.data.download import download
-
         try:
             if not self.torchvision_name:
                 raise FileNotFoundError("torchvision has no such data set")
+            # Brings torch, which most runs do not need for their data.
+            from fastrcaps_search.data.download import download
+
             folder.mkdir(parents=True, exist_ok=True)
             # The kernel frees the lock of a process that is killed; its file stays.
             with FileLock(folder / f".{self}.lock"):
