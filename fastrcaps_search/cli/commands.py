@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastrcaps_search.cli import flags
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store.place import Location, chosen_location

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
@@ -24,7 +24,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         "cores": cores(),
         **{package: _version(package) for package in PACKAGES},
         "devices": _devices(),
-        **{f"data {data_set}": _data(data_set, arguments) for data_set in DataSet},
+        **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},
         "store": _store(arguments),
     }
     if arguments.json:
@@ -49,21 +49,6 @@ def _devices() -> str:
     except ImportError as error:
         return f"torch cannot be imported: {error}"
     return ", ".join(f"{name} ({device.device_name_of(name)})" for name in device.devices())
-
-
-def _data(data_set: DataSet, arguments: argparse.Namespace) -> str:
-    from fastrcaps_search.training import data_sets, mini_digits
-
-    try:
-        if data_set is DataSet.MNIST_MINI:
-            return str(mini_digits.bundled_file())
-        folder = commands.data_folder(arguments) or data_sets.default_folder()
-        files = data_sets.find_files(data_set, folder=folder)
-    except FastrcapsError as error:
-        return str(error)
-    if files is None:
-        return f"not in {folder}; downloaded there when first needed"
-    return str(next(iter(files.values())).parent)
 
 
 def _store(arguments: argparse.Namespace) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.report.evaluation import write_evaluation
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
@@ -49,7 +50,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def _page_name(record: NetworkRecord, measured: Measurement) -> str:
     """One name for each thing that can be measured."""
-    other = "" if measured.data_set is record.data_set else f"{measured.data_set}-"
+    other = "" if measured.data_set == record.data_set else f"{measured.data_set}-"
     return f"{record.study}-trial-{record.trial}-run-{record.run}-{other}{measured.split}.html"
 
 

@@ -6,8 +6,9 @@ import argparse
 
 from fastrcaps_search.cli import texts, work_flags
 from fastrcaps_search.cli.criteria_flags import criteria, whole
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.data.data_set import DATA_VARIABLE
+from fastrcaps_search.data.shipped import DATA_SETS
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.place import (
@@ -226,8 +227,9 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-set",
         metavar="D",
-        type=texts.word(DataSet),
-        help=f"{', '.join(DataSet)} (default: the one that the network was trained on)",
+        type=texts.word(DATA_SETS),
+        help="mnist, fashion-mnist, mnist-mini or one of a plug-in (default: the one that the "
+        "network was trained on)",
     )
     _data(parser)
     parser.add_argument(

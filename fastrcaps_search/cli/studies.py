@@ -25,7 +25,7 @@ def studies(arguments: argparse.Namespace) -> int:
             (
                 definition.name,
                 definition.network,
-                definition.data_set,
+                str(definition.data_set),
                 definition.epochs_shown,
                 str(definition.runs_per_trial),
                 definition.evaluate_on,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from fastrcaps_search.cli.criteria_flags import whole
 from fastrcaps_search.report.formats import Format
+
+Item = TypeVar("Item")
 
 MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
@@ -42,14 +44,15 @@ def workers(text: str) -> int | None:
         ) from None
 
 
-def word(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    """Parser of one word of a closed set."""
+def word(kind: Iterable[Item]) -> Callable[[str], Item]:
+    """Parser of one word of a closed set, or of the name of what is registered."""
 
-    def parse(text: str) -> StrEnum:
-        if text not in list(kind):
-            allowed = " or ".join(kind)
+    def parse(text: str) -> Item:
+        words = {str(item): item for item in kind}
+        if text not in words:
+            allowed = " or ".join(words)
             raise argparse.ArgumentTypeError(f"must be {allowed}, got {text[:30]!r}")
-        return kind(text)
+        return words[text]
 
     return parse
 

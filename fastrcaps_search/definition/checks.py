@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from fastrcaps_search.errors import DefinitionError
 
-Word = TypeVar("Word", bound=StrEnum)
 Item = TypeVar("Item")
 
 
@@ -85,10 +83,11 @@ def text(value: object, key: str) -> str:
     return value
 
 
-def choice(value: object, key: str, kind: type[Word]) -> Word:
-    """One word of a closed set."""
-    if isinstance(value, str) and value in list(kind):
-        return kind(value)
+def choice(value: object, key: str, kind: Iterable[Item]) -> Item:
+    """One word of a closed set, or what is registered by a name."""
+    for item in kind:
+        if value in (item, str(item)):
+            return item
     raise DefinitionError(f"must be {listed(kind)}, got {shown(value)}", key=key)
 
 

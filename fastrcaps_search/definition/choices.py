@@ -24,14 +24,6 @@ class Network(StrEnum):
         return types * 36 * 10
 
 
-class DataSet(StrEnum):
-    """Data sets of 28x28 images in ten classes."""
-
-    MNIST = "mnist"
-    FASHION_MNIST = "fashion-mnist"
-    MNIST_MINI = "mnist-mini"
-
-
 class LrPolicy(StrEnum):
     """Learning-rate policies (design section 3; FasTrCaps section III)."""
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any
 
+from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
-    DataSet,
     EarlyStopping,
     EvaluateOn,
     Network,
@@ -82,7 +82,7 @@ def _space(value: object, key: str) -> dict[str, Any]:
 STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "network": lambda value, key: checks.choice(value, key, Network),
-    "data_set": lambda value, key: checks.choice(value, key, DataSet),
+    "data_set": lambda value, key: checks.choice(value, key, DATA_SETS),
     "epochs": PARAMETER_CHECKS["epochs"],
     "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
     "runs_per_trial": whole(1, LARGEST_RUNS),

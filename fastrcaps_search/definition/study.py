@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fastrcaps_search.definition import data_facts
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.shipped import MNIST
 from fastrcaps_search.definition.choices import (
     CAPSULE_KEYS,
-    DataSet,
     EarlyStopping,
     EvaluateOn,
     Network,
@@ -63,7 +63,7 @@ class StudyDefinition:
 
     name: str
     network: Network = Network.CAPSNET
-    data_set: DataSet = DataSet.MNIST
+    data_set: DataSet = MNIST
     epochs: int = 30
     evaluate_on: EvaluateOn = EvaluateOn.VALIDATION
     runs_per_trial: int = 1
@@ -96,9 +96,9 @@ class StudyDefinition:
     @property
     def whole_split(self) -> int:
         """Images of the whole training split."""
-        size = data_facts.train_size(self.data_set)
+        size = self.data_set.train_size
         if self.evaluate_on is EvaluateOn.VALIDATION:
-            size -= data_facts.validation_size(self.data_set)
+            size -= self.data_set.validation_size
         return size
 
     @property
@@ -110,14 +110,14 @@ class StudyDefinition:
     def evaluation_size(self) -> int:
         """Images that give the accuracy."""
         if self.evaluate_on is EvaluateOn.TEST:
-            return data_facts.test_size(self.data_set)
-        return data_facts.validation_size(self.data_set)
+            return self.data_set.test_size
+        return self.data_set.validation_size
 
     @property
     def guessing_accuracy(self) -> float:
         """Accuracy of always naming the most frequent class of the evaluation images."""
         on_test = self.evaluate_on is EvaluateOn.TEST
-        return data_facts.most_frequent(self.data_set, test=on_test) / self.evaluation_size
+        return self.data_set.most_frequent[on_test] / self.evaluation_size
 
     @property
     def least_feasible_accuracy(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.store.host import is_suspended
 from fastrcaps_search.store.place import (

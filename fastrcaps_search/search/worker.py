@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from fastrcaps_search.definition.data_facts import DATA_VARIABLE
+from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.patience import Patience

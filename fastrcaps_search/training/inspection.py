@@ -13,7 +13,7 @@ from torch import Tensor
 from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.layers import CLASS_SIZE
 from fastrcaps_search.capsnet.network import CapsNet
-from fastrcaps_search.definition.data_facts import CLASSES, IMAGE_SIDE
+from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE
 from fastrcaps_search.training.exported import LoadedNetwork
 from fastrcaps_search.training.measurement import Measurement
 from fastrcaps_search.training.pictures import as_batch

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastrcaps_search.definition import data_facts
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.data_set import CLASSES, DataSet
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.device import prepare, run_setting
 from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.exported import LoadedNetwork
@@ -61,19 +60,19 @@ class Measurement:
     @property
     def classes(self) -> tuple[str, ...]:
         """What each label stands for."""
-        return data_facts.CLASS_NAMES[self.data_set]
+        return self.data_set.class_names
 
     @property
     def confusion(self) -> NDArray[np.int64]:
         """Images by class [10, 10]: rows true, columns predicted."""
-        size = data_facts.CLASSES
-        places = self.labels * size + self.predicted
-        return np.bincount(places, minlength=size * size).reshape(size, size).astype(np.int64)
+        places = self.labels * CLASSES + self.predicted
+        counts = np.bincount(places, minlength=CLASSES * CLASSES)
+        return counts.reshape(CLASSES, CLASSES).astype(np.int64)
 
 
 def usual_split(record: NetworkRecord, data_set: DataSet) -> EvaluateOn:
     """The split to measure unless another is named: the one whose accuracy is stored."""
-    return record.evaluate_on if data_set is record.data_set else EvaluateOn.TEST
+    return record.evaluate_on if data_set == record.data_set else EvaluateOn.TEST
 
 
 def measure(
@@ -108,7 +107,7 @@ def measure(
     if has_card:
         # As after each epoch of training; the routing of the evaluation is never rounded.
         use_precision(loaded.network, record.precision, plain_routing=True)
-    images, labels = _arrays(load_images(data_set, folder=folder), split)
+    images, labels = _arrays(data_set, split, folder)
     on_device = Split(
         torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device=device)
     )
@@ -127,21 +126,25 @@ def measure(
 
 def _refuse_seen_images(record: NetworkRecord, data_set: DataSet, split: EvaluateOn) -> None:
     trained_on_all = record.evaluate_on is EvaluateOn.TEST
-    if data_set is record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
+    if data_set == record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
         raise UsageError(
             f"--split must be test, got {split}: {record.study} evaluates on the test set, and "
             "its networks may have been trained on these very images"
         )
-    if record.data_set is DataSet.MNIST and data_set is DataSet.MNIST_MINI:
+    # Not the other way round: it has no image of that set's validation split or test set.
+    if data_set.drawn_from == record.data_set.name:
         raise UsageError(
             f"--data-set must not be {data_set} for a network of {record.data_set}, whose "
             "training images it is made of; leave it out"
         )
 
 
-def _arrays(images: Images, split: EvaluateOn) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _arrays(
+    data_set: DataSet, split: EvaluateOn, folder: Path | None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images uint8 [N, 28, 28] and labels int64 [N], in the order of training's splits."""
+    images = data_set.load(folder=folder)
     if split is EvaluateOn.TEST:
         return images.test_images, images.test_labels.astype(np.int64)
-    held_out = data_facts.validation_size(images.data_set)
+    held_out = data_set.validation_size
     return images.train_images[-held_out:], images.train_labels[-held_out:].astype(np.int64)

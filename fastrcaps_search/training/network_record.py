@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
 from fastrcaps_search.capsnet.routing import ROUTING_ITERATIONS
+from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE, DataSet
+from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
-    DataSet,
     EvaluateOn,
     Network,
     Precision,
     RoutingGradient,
 )
-from fastrcaps_search.definition.data_facts import CLASS_NAMES, CLASSES, IMAGE_SIDE
 from fastrcaps_search.definition.keys import STUDY_CHECKS
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import DefinitionError, ExportedNetworkError
@@ -94,7 +94,7 @@ class NetworkRecord:
     @property
     def classes(self) -> tuple[str, ...]:
         """What each class stands for."""
-        return CLASS_NAMES[self.data_set]
+        return self.data_set.class_names
 
     @property
     def precision(self) -> Precision:
@@ -103,7 +103,7 @@ class NetworkRecord:
 
     def stored_accuracy(self, data_set: DataSet, split: EvaluateOn) -> float | None:
         """The accuracy that was stored for a split, if there is one."""
-        if data_set is not self.data_set:
+        if data_set != self.data_set:
             return None
         return self.accuracy if split is self.evaluate_on else self.test_accuracy
 
@@ -207,7 +207,7 @@ def _record(values: Mapping[str, Any]) -> NetworkRecord:
     architecture = _table(values, "architecture")
     return NetworkRecord(
         study=STUDY_CHECKS["name"](values.get("study"), "study"),
-        data_set=checks.choice(values.get("data_set"), "data_set", DataSet),
+        data_set=checks.choice(values.get("data_set"), "data_set", DATA_SETS),
         evaluate_on=checks.choice(values.get("evaluate_on"), "evaluate_on", EvaluateOn),
         trial=_count(values, "trial"),
         run=_count(values, "run"),

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastrcaps_search.definition.data_facts import IMAGE_SIDE
+from fastrcaps_search.data.data_set import IMAGE_SIDE
 from fastrcaps_search.errors import UsageError
 
 _SHAPES = "[28, 28], [N, 28, 28] or [N, 1, 28, 28]"

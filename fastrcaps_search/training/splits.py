@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastrcaps_search.definition import data_facts
+from fastrcaps_search.data.data_set import IMAGE_SIDE as SIDE
+from fastrcaps_search.data.data_set import Images
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.data_sets import Images
 
-SIDE = 28
 LARGEST_SHIFT = 2
 PADDED = SIDE + 2 * LARGEST_SHIFT
 
@@ -71,7 +70,7 @@ def make_splits(definition: StudyDefinition, images: Images, *, device: torch.de
     training = split(images.train_images[:used], images.train_labels[:used])
     if definition.evaluate_on is EvaluateOn.TEST:
         return Splits(training=training, evaluation=test, test=test)
-    held_out = data_facts.validation_size(definition.data_set)
+    held_out = definition.data_set.validation_size
     evaluation = split(images.train_images[-held_out:], images.train_labels[-held_out:])
     return Splits(training=training, evaluation=evaluation, test=test)
 

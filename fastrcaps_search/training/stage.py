@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.device import prepare
 from fastrcaps_search.training.splits import Splits, make_splits
 
@@ -25,5 +24,5 @@ def stage(
         DataError: Data missing, corrupt or short.
     """
     place = prepare(device, threads=threads)
-    images = load_images(definition.data_set, folder=folder)
+    images = definition.data_set.load(folder=folder)
     return make_splits(definition, images, device=place)

@@ -25,9 +25,9 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from fastrcaps_search.capsnet.network import build_network
-from fastrcaps_search.definition.choices import DataSet, Decoder, Network, Precision
+from fastrcaps_search.data.shipped import MNIST
+from fastrcaps_search.definition.choices import Decoder, Network, Precision
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.device import prepare
 from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
@@ -202,7 +202,7 @@ def _verbs(kind: str, threads: int) -> dict[str, Callable[..., Any]]:
     if kind == "floors":
         gauge = Gauge()
         return common | {"measure": lambda: dataclasses.asdict(gauge.measure())}
-    images = load_images(DataSet.MNIST, folder=Path(os.environ["FASTRCAPS_DATA"]))
+    images = MNIST.load(folder=Path(os.environ["FASTRCAPS_DATA"]))
     splits = make_splits(study(size=1), images, device=torch.device("cpu"))
     if is_product:
         product = Product(splits, Precision(kind))

@@ -28,9 +28,8 @@ from pathlib import Path
 
 import torch
 
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.shipped import MNIST
 from fastrcaps_search.errors import DataError
-from fastrcaps_search.training.data_sets import find_files
 from fastrcaps_search.training.device import device_name_of
 from tests.benchmarks.contestants import THREADING, Contestant
 from tests.benchmarks.floors import Best, Floors
@@ -276,13 +275,13 @@ def has_data() -> bool:
         print("set FASTRCAPS_DATA to a folder with MNIST", file=sys.stderr)
         return False
     try:
-        found = find_files(DataSet.MNIST, folder=Path(folder))
+        found = MNIST.find(Path(folder))
     except DataError as error:
         print(error, file=sys.stderr)
         return False
-    if found is None:
+    if not found:
         print(f"FASTRCAPS_DATA must name a folder with MNIST, got {folder}", file=sys.stderr)
-    return found is not None
+    return bool(found)
 
 
 def parsed() -> argparse.Namespace:

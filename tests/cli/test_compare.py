@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.shipped import MNIST_MINI
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.measurement import measure
@@ -53,7 +54,7 @@ def test_hits_are_those_of_the_network_that_export_hands_out(
         assert best is not None
         assert best.run == record.run
         found = store.hits(study, [record.trial])[record.trial, record.run]
-    again = measure(loaded, data_set=DataSet.MNIST_MINI, split=EvaluateOn.VALIDATION, folder=None)
+    again = measure(loaded, data_set=MNIST_MINI, split=EvaluateOn.VALIDATION, folder=None)
     assert bits(found).tolist() == (again.predicted == again.labels).tolist()
 
 

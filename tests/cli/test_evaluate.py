@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
-from fastrcaps_search.training.data_sets import load_images
+from fastrcaps_search.data.shipped import MNIST_MINI
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -80,7 +79,7 @@ def test_the_stored_accuracy_is_repeated_exactly(
 
 
 def labels_of(split: str) -> Any:  # noqa: ANN401
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     return images.test_labels if split == "test" else images.train_labels[-500:]
 
 
@@ -89,7 +88,7 @@ def test_the_table_holds_what_was_counted(
 ) -> None:
     done = call("evaluate", str(exports["small-lenet"]), "--split", "test", "--out", "p/a.html")
     loaded = fastrcaps_search.load_network(exports["small-lenet"])
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     counted = [["."] * 10 for _ in range(10)]
     for image, label in zip(images.test_images, images.test_labels, strict=True):
         predicted = loaded.predict(image)
@@ -179,18 +178,31 @@ def test_a_tampered_export_is_refused(call: Cli, copied: Path, tmp_path: Path) -
 
 
 @pytest.mark.skipif(DATA is None, reason="needs MNIST in the folder that FASTRCAPS_DATA names")
-@pytest.mark.parametrize("data_set", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize(
+    ("data_set", "flags", "split"),
+    [
+        ("mnist", (), ("test", 10_000)),
+        # The digits that the network was trained on are no images of this split.
+        ("mnist", ("--split", "validation"), ("validation", 5_000)),
+        ("fashion-mnist", (), ("test", 10_000)),
+    ],
+)
 def test_another_data_set_has_no_stored_accuracy(
-    call: Cli, exports: dict[str, Path], tmp_path: Path, data_set: str
+    call: Cli,
+    exports: dict[str, Path],
+    tmp_path: Path,
+    data_set: str,
+    flags: tuple[str, ...],
+    split: tuple[str, int],
 ) -> None:
     assert DATA is not None
     done = call(
         *("evaluate", str(exports["small-lenet"]), "--data-set", data_set, "--data-dir"),
-        *(DATA, "--json"),
+        *(DATA, "--json", *flags),
     )
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert (found["split"], found["images"]) == ("test", 10_000)
+    assert (found["split"], found["images"]) == split
     assert (found["stored_accuracy"], found["equal"]) == (None, None)
     assert (found["accuracy"] > 0.3) == (data_set == "mnist")
     page = (tmp_path / found["page"]).read_text()

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.store.records import Values
-from fastrcaps_search.training.data_sets import load_images
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -266,7 +265,7 @@ def test_the_onnx_file_gives_the_classes_of_predict(
     )
     assert {path.name for path in folder.iterdir()} == WRITTEN | {"network.onnx"}
     loaded = fastrcaps_search.load_network(folder)
-    images = load_images(DataSet.MNIST_MINI, folder=None).test_images
+    images = MNIST_MINI.load(folder=None).test_images
     session = onnxruntime.InferenceSession(
         folder / "network.onnx", providers=["CPUExecutionProvider"]
     )

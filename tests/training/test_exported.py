@@ -18,9 +18,9 @@ import pytest
 import torch
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.data_set import Images
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.errors import ExportedNetworkError, UsageError
-from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from tests.exported import without_decoder
 
@@ -32,12 +32,13 @@ BY_HAND = """
 import sys
 import torch
 import fastrcaps_search
-from fastrcaps_search.training.mini_digits import load_mini_digits
+from fastrcaps_search.data.shipped import MNIST_MINI
 
 torch.set_num_threads(1)
 network = fastrcaps_search.load_network(sys.argv[1]).network
-train_images, train_labels, test_images, test_labels = load_mini_digits()
-for images, labels in ((train_images[-500:], train_labels[-500:]), (test_images, test_labels)):
+mini = MNIST_MINI.load(folder=None)
+splits = (mini.train_images[-500:], mini.train_labels[-500:]), (mini.test_images, mini.test_labels)
+for images, labels in splits:
     right = 0
     for start in range(0, len(labels), 64):
         batch = torch.tensor(images[start : start + 64], dtype=torch.float32)[:, None] / 255
@@ -52,7 +53,7 @@ print(any(name in sys.modules for name in ("optuna", "sqlalchemy", "plotly")))
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    return load_images(DataSet.MNIST_MINI, folder=None)
+    return MNIST_MINI.load(folder=None)
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +270,7 @@ class TestTampering:
 
     @pytest.mark.parametrize("key", ["accuracy", "trial", "seed", "training_seconds"])
     def test_an_edited_record(self, copied: Path, key: str) -> None:
-        edit(copied, lambda values: values.update({key: 1}), mend=False)
+        edit(copied, lambda values: values.update({key: values[key] + 1}), mend=False)
         with pytest.raises(ExportedNetworkError, match="must have the checksum"):
             load_network(copied)
 

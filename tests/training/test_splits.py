@@ -9,9 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fastrcaps_search.definition.choices import DataSet
+from fastrcaps_search.data.data_set import Images
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.data_sets import Images
 from fastrcaps_search.training.splits import EpochImages, Split, Splits, make_splits, mixed_seed
 
 CPU = torch.device("cpu")
@@ -37,7 +36,6 @@ def splits_of(data_set: str, **study: object) -> Splits:
     """Splits of numbered images; the test images count on from one million."""
     train, test = (4500, 500) if data_set == "mnist-mini" else (60_000, 10_000)
     images = Images(
-        DataSet(data_set),
         numbered(train),
         (np.arange(train) % 10).astype(np.uint8),
         numbered(test, offset=1_000_000),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST
 from fastrcaps_search.definition.choices import (
     BatchPolicy,
-    DataSet,
     Decoder,
     EarlyStopping,
     EvaluateOn,
@@ -78,7 +78,7 @@ def follows_paper(definition: StudyDefinition) -> bool:
     """Whether a study trains and evaluates as the paper did, so that its figures compare."""
     return (
         definition.network in (Network.CAPSNET, Network.LENET5)
-        and definition.data_set in (DataSet.MNIST, DataSet.FASHION_MNIST)
+        and definition.data_set in (MNIST, FASHION_MNIST)
         and definition.evaluate_on is EvaluateOn.TEST
         and PAPER_EPOCHS in definition.offered_epochs
         and definition.split_size == TRAIN_IMAGES
@@ -128,7 +128,7 @@ def _policy_name(definition: StudyDefinition, parameters: TrialParameters) -> st
 def published_figures(definition: StudyDefinition) -> dict[str, dict[Measure, float]]:
     """The paper's figures for the study's network and images, by name and in its order."""
     images, network = table_names(definition)
-    rows = {row["name"]: row for row in published()[images].get(network, ())}
+    rows = {row["name"]: row for row in published().get(images, {}).get(network, ())}
     return {name: _published(row, rows[BASELINE]) for name, row in rows.items()}
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.definition.choices import DataSet, Decoder, EvaluateOn, Network
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST_MINI
+from fastrcaps_search.definition.choices import Decoder, EvaluateOn, Network
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -419,7 +420,7 @@ def test_batches_grow_as_in_the_paper(
         {"shifts": False},
         {"evaluate_on": EvaluateOn.VALIDATION},
         {"network": Network.CAPSNET_NARROW},
-        {"data_set": DataSet.MNIST_MINI},
+        {"data_set": MNIST_MINI},
     ],
 )
 def test_another_protocol_has_no_table(
@@ -432,7 +433,7 @@ def test_another_protocol_has_no_table(
 
 
 def test_lenet5_on_fashion_is_not_in_the_paper(trial: Callable[..., TrialRecord]) -> None:
-    definition = replace(LENET5, data_set=DataSet.FASHION_MNIST)
+    definition = replace(LENET5, data_set=FASHION_MNIST)
     assert comparison(definition, [trial(FIXED, {10: 0.9})]) is None
 
 
@@ -468,7 +469,7 @@ def test_lenet5_has_no_seconds_to_compare(fixed: TrialRecord) -> None:
 
 
 def test_fashion_has_accuracies_and_their_epochs_alone() -> None:
-    found = published_figures(replace(CAPSNET, data_set=DataSet.FASHION_MNIST))
+    found = published_figures(replace(CAPSNET, data_set=FASHION_MNIST))
     assert list(found) == CAPSNET_NAMES
     assert found["one_cycle"] == {Measure.ACCURACY: 0.9173, Measure.EPOCH_OF_MAX: 27}
     assert {frozenset(row) for row in found.values()} == {

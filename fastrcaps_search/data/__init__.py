@@ -1,0 +1,1 @@
+"""The images to train on: what is known of each data set, and how it is read."""

@@ -1,0 +1,176 @@
+"""Data sets in the IDX files in which MNIST is published.
+
+They are looked for under one folder in three layouts, the first complete one wins::
+
+    MNIST/raw/train-images-idx3-ubyte             torchvision's; FashionMNIST/raw/...
+    mnist/train-images-idx3-ubyte.gz              Debian's; fashion-mnist/...
+    train-images-idx3-ubyte.gz                    flat
+
+gzipped or not. The sets share their file names, so what a file holds is decided by its checksum,
+in every layout. What is found nowhere is downloaded once.
+
+An IDX file is two zero bytes, a type byte (8: unsigned bytes), the number of dimensions, one
+big-endian 32-bit size per dimension, then the values in row-major order (Y. LeCun, C. Cortes and
+C. J. C. Burges, "The MNIST database of handwritten digits", file formats).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import textwrap
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastrcaps_search.data.data_set import DATA_VARIABLE, DataSet, Images, default_folder
+from fastrcaps_search.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FILE_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+"""The files of each set, without ``.gz``, in the order of :class:`Images`."""
+
+_REASON_CHARACTERS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdxDataSet(DataSet):
+    """A data set in four IDX files.
+
+    Attributes:
+        checksums: SHA-256 of each of :data:`FILE_NAMES`, plain. Compressed copies of the same
+            content differ from one archive to the next, so theirs would say nothing.
+        torchvision_name: torchvision's class for it, which is also the name of its folder; empty
+            for one that torchvision does not have.
+        own_folder: Where a set that comes with a package is; None for one of the user's folder.
+    """
+
+    checksums: tuple[str, str, str, str]
+    torchvision_name: str = ""
+    own_folder: Path | None = None
+
+    def read(self, folder: Path | None) -> Images:
+        """Read the files, downloaded first where there is none of them."""
+        folder = self.own_folder or folder or default_folder()
+        files = self.find(folder) or self._downloaded(folder)
+        return Images(*map(self._values, files, self.checksums))
+
+    def place(self, folder: Path | None) -> str:
+        """The folder of the files, or where a download would go."""
+        folder = self.own_folder or folder or default_folder()
+        try:
+            files = self.find(folder)
+        except DataError as error:
+            return str(error)
+        if files:
+            return str(files[0].parent)
+        return f"not in {folder}; downloaded there when first needed"
+
+    def find(self, folder: Path) -> tuple[Path, ...]:
+        """The files in the first complete layout, not opened yet; none where none is there.
+
+        Raises:
+            DataError: Some, but not all, of the files are there.
+        """
+        places = (folder / self.torchvision_name / "raw", folder / self.name, folder)
+        layouts = {place: files for place in places if (files := _files_in(place))}
+        for files in layouts.values():
+            if len(files) == len(FILE_NAMES):
+                return tuple(files.values())
+        if not layouts:
+            return ()
+        place, files = next(iter(layouts.items()))
+        missing = ", ".join(name for name in FILE_NAMES if name not in files)
+        raise DataError(
+            f"{place} must hold all four files of {self}, but {missing} is missing: add it "
+            "(gzipped or not), or remove the others to have all downloaded"
+        )
+
+    def _downloaded(self, folder: Path) -> tuple[Path, ...]:
+        """The files after a download, one process at a time."""
+        from filelock import FileLock
+
+        try:
+            if not self.torchvision_name:
+                raise FileNotFoundError("torchvision has no such data set")
+            # Brings torch, which most runs do not need for their data.
+            from fastrcaps_search.data.download import download
+
+            folder.mkdir(parents=True, exist_ok=True)
+            # The kernel frees the lock of a process that is killed; its file stays.
+            with FileLock(folder / f".{self}.lock"):
+                # Another process may have brought them while this one waited.
+                if not self.find(folder):
+                    download(self.torchvision_name, folder=folder)
+                return self.find(folder)
+        except Exception as error:  # torchvision lets through whatever its network stack raises
+            cause = textwrap.shorten(str(error) or type(error).__name__, _REASON_CHARACTERS)
+            raise DataError(
+                f"the images of {self} must be under {folder}, but they are not and the download "
+                f"failed ({cause}): put {', '.join(f'{name}.gz' for name in FILE_NAMES)} (gzipped "
+                f"or not) into {folder / self.name}, or name the folder that has them with "
+                f"--data-dir or {DATA_VARIABLE}; the data set mnist-mini needs no download"
+            ) from error
+
+    def _values(self, file: Path, checksum: str) -> NDArray[np.uint8]:
+        """What one file holds, where that is what was published."""
+        import numpy as np
+
+        content = _content(file)
+        found = hashlib.sha256(content).hexdigest()
+        if found != checksum:
+            raise self._another(file, found)
+        dimensions = content[3]
+        sizes = np.frombuffer(content, ">u4", dimensions, offset=4)
+        # torch warns about arrays that cannot be written.
+        values = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * dimensions)
+        return values.reshape(sizes)
+
+    def _another(self, file: Path, checksum: str) -> DataError:
+        """The error for a file with a checksum that is not its own."""
+        from fastrcaps_search.data.shipped import DATA_SETS
+
+        for other in DATA_SETS:
+            if other != self and isinstance(other, IdxDataSet) and checksum in other.checksums:
+                return DataError(
+                    f"{file} must be a file of {self}, but its content is that of {other}: ask "
+                    f"for {other}, or put the files of {self} into a folder named {self}"
+                )
+        return DataError(
+            f"{file} must hold what was published as {self}, but its content is another or not "
+            f"whole (SHA-256 of the plain file: {checksum[:12]}...): replace it with a fresh copy"
+        )
+
+
+def _files_in(place: Path) -> dict[str, Path]:
+    """Those of the four files that are in a folder, by name, the plain one before the gzipped."""
+    found: dict[str, Path] = {}
+    for name in FILE_NAMES:
+        for path in (place / name, place / f"{name}.gz"):
+            # Where it cannot be looked, there is no file, and the download says why.
+            if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises there
+                found.setdefault(name, path)
+    return found
+
+
+def _content(file: Path) -> bytes:
+    """The plain content of a file that is gzipped or not, whatever its name."""
+    try:
+        content = file.read_bytes()
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise DataError(
+            f"{file} must be a whole file that can be read, got: {reason}; replace it with a "
+            "fresh copy"
+        ) from error
