@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.training.export import write_network
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.writer import write_network
 
 
 def without_decoder(loaded: LoadedNetwork, folder: Path) -> LoadedNetwork:

@@ -12,11 +12,11 @@ from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.errors import FastrcapsError, UsageError
+from fastrcaps_search.export.accuracy import Measurement, measure, usual_split
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.samples import gather_samples
 from fastrcaps_search.report.evaluation import write_evaluation
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import inspect
-from fastrcaps_search.training.measurement import Measurement, measure, usual_split
-from fastrcaps_search.training.network_record import NetworkRecord
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(loaded, measured)
-    write_evaluation(record, measured, inspect(loaded, measured), path=page)
+    write_evaluation(record, measured, gather_samples(loaded, measured), path=page)
     if arguments.json:
         output.print_json(_json(loaded, measured, page))
     else:
@@ -47,7 +47,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _page_name(record: NetworkRecord, measured: Measurement) -> str:
+def _page_name(record: ModelCard, measured: Measurement) -> str:
     """One name for each thing that can be measured."""
     other = "" if measured.data_set is record.data_set else f"{measured.data_set}-"
     return f"{record.study}-trial-{record.trial}-run-{record.run}-{other}{measured.split}.html"

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.export.accuracy import Measurement
+from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
 from fastrcaps_search.report import text
 from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import replace_file
-from fastrcaps_search.training.inspection import OFFSETS, Inspection, Sweep
-from fastrcaps_search.training.measurement import Measurement
-from fastrcaps_search.training.network_record import NetworkRecord
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -47,9 +47,9 @@ class Row:
 
 
 def write_evaluation(
-    record: NetworkRecord,
+    record: ModelCard,
     measured: Measurement,
-    inspection: Inspection,
+    samples: Samples,
     *,
     path: Path,
     written_at: datetime | None = None,
@@ -59,7 +59,7 @@ def write_evaluation(
     Args:
         record: What is known of the network.
         measured: What it made of a split.
-        inspection: What there is to look at.
+        samples: What there is to look at.
         path: The file; its folder is made if need be.
         written_at: The date that it shows, now if left out.
 
@@ -67,13 +67,13 @@ def write_evaluation(
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    replace_file(path, evaluation_page(record, measured, inspection, written_at=now).encode())
+    replace_file(path, evaluation_page(record, measured, samples, written_at=now).encode())
 
 
 def evaluation_page(
-    record: NetworkRecord,
+    record: ModelCard,
     measured: Measurement,
-    inspection: Inspection,
+    samples: Samples,
     *,
     written_at: datetime,
 ) -> str:
@@ -87,12 +87,12 @@ def evaluation_page(
     ).render(
         record=record,
         measured=measured,
-        inspection=inspection,
+        samples=samples,
         rows=matrix_rows(measured),
         without_decoder=record.params.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
-        strips={sweep.label: strips(sweep) for sweep in inspection.sweeps},
+        strips={sweep.label: strips(sweep) for sweep in samples.sweeps},
         content_policy=CONTENT_POLICY,
         written_at=written_at,
     )

@@ -9,6 +9,14 @@ from pathlib import Path
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
+from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.onnx_model import require_onnx
+from fastrcaps_search.export.writer import (
+    Weights,
+    require_free,
+    torch_version,
+    write_network,
+)
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.metrics import RunSetting
@@ -17,14 +25,6 @@ from fastrcaps_search.search.runs import claims
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.checkpoint import CheckpointFolder
-from fastrcaps_search.training.export import (
-    Weights,
-    require_free,
-    torch_version,
-    write_network,
-)
-from fastrcaps_search.training.network_record import NetworkRecord
-from fastrcaps_search.training.onnx_file import require_onnx
 
 NAMED = "the trial that was named"
 
@@ -60,7 +60,7 @@ class Exported:
     """
 
     folder: Path
-    record: NetworkRecord
+    record: ModelCard
     why: str
     trial: TrialRecord
 
@@ -165,9 +165,9 @@ def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecor
         ) from error
 
 
-def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRecord:
+def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
     definition = study.definition
-    return NetworkRecord(
+    return ModelCard(
         study=study.name,
         data_set=definition.data_set,
         evaluate_on=definition.evaluate_on,

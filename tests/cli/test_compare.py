@@ -11,9 +11,9 @@ import pytest
 
 import fastrcaps_search
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.export.accuracy import measure
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.measurement import measure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 CONTRACTS = {
     "layers": "imports point down only",
-    "torch": "torch only in capsnet and training",
+    "torch": "torch only in capsnet, training and export",
     "optuna": "optuna only in search, store and report.facts.importance",
     "plotly": "plotly only in report.library",
 }

@@ -17,10 +17,10 @@ from playwright.sync_api import Browser, Page, ViewportSize
 
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.errors import DiskError
+from fastrcaps_search.export.accuracy import Measurement, measure
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.samples import Samples, gather_samples
 from fastrcaps_search.report.evaluation import evaluation_page, png, write_evaluation
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import Inspection, inspect
-from fastrcaps_search.training.measurement import Measurement, measure
 from tests.exported import without_decoder
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
@@ -36,10 +36,10 @@ class Looked:
         self.measured: Measurement = measure(
             self.loaded, data_set=DataSet.MNIST_MINI, split=EvaluateOn.TEST, folder=None
         )
-        self.inspection: Inspection = inspect(self.loaded, self.measured)
+        self.samples: Samples = gather_samples(self.loaded, self.measured)
         self.path = path
         write_evaluation(
-            self.loaded.record, self.measured, self.inspection, path=path, written_at=DATE
+            self.loaded.record, self.measured, self.samples, path=path, written_at=DATE
         )
 
 
@@ -85,8 +85,8 @@ def test_a_browser_is_content_and_asks_nobody(opened: Opened, capsnet: Looked) -
     page = opened.page
     broken = page.evaluate("[...document.images].filter((i) => !i.naturalWidth).length")
     assert broken == 0
-    sweeps = len(capsnet.inspection.sweeps)
-    pictures = len(capsnet.inspection.mistakes) + 2 * 20 + sweeps * (1 + 16)
+    sweeps = len(capsnet.samples.sweeps)
+    pictures = len(capsnet.samples.mistakes) + 2 * 20 + sweeps * (1 + 16)
     assert page.locator("img").count() == pictures
     assert opened.said == []
     asked = {re.sub(r"^(data:image/png);.*", r"\1", url) for url in opened.requests}
@@ -137,16 +137,16 @@ def test_the_pictures_are_those_of_the_network(capsnet: Looked) -> None:
     strips = [source for source in sources if source.shape == (28, 11 * 28)]
     expected = [
         np.hstack(list(dimension))
-        for sweep in capsnet.inspection.sweeps
+        for sweep in capsnet.samples.sweeps
         for dimension in sweep.pictures
     ]
     assert len(strips) == len(expected)
     for strip, wanted in zip(strips, expected, strict=True):
         np.testing.assert_array_equal(strip, wanted)
-    first = capsnet.inspection.mistakes[0]
+    first = capsnet.samples.mistakes[0]
     np.testing.assert_array_equal(sources[0], capsnet.measured.images[first.number])
-    pair = capsnet.inspection.pairs[0]
-    start = len(capsnet.inspection.mistakes)
+    pair = capsnet.samples.pairs[0]
+    start = len(capsnet.samples.mistakes)
     np.testing.assert_array_equal(sources[start], pair.image)
     np.testing.assert_array_equal(sources[start + 1], pair.reconstruction)
 
@@ -166,7 +166,7 @@ def test_the_head_names_the_trial_and_both_accuracies(lenet: Looked) -> None:
     assert text.count(f'<dd class="figure">{share}</dd>') == 2
     assert "exactly the same" in text
     assert "2026-05-04 14:05 UTC" in text
-    assert f"no. {lenet.inspection.mistakes[0].number}</small>" in text
+    assert f"no. {lenet.samples.mistakes[0].number}</small>" in text
 
 
 def test_lenet5_has_neither_reconstructions_nor_sweeps(lenet: Looked, capsnet: Looked) -> None:
@@ -180,8 +180,8 @@ def test_a_network_without_decoder_says_why_it_draws_nothing(
 ) -> None:
     without_decoder(capsnet.loaded, tmp_path / "a")
     bare = Looked(tmp_path / "a", tmp_path / "b.html")
-    assert (bare.inspection.pairs, bare.inspection.sweeps) == ((), ())
-    assert len(bare.inspection.mistakes) == len(capsnet.inspection.mistakes)
+    assert (bare.samples.pairs, bare.samples.sweeps) == ((), ())
+    assert len(bare.samples.mistakes) == len(capsnet.samples.mistakes)
     page, with_decoder = (each.path.read_text(encoding="utf-8") for each in (bare, capsnet))
     assert "no decoder, shared weights" in page
     assert "the network was trained without a decoder" in page
@@ -201,11 +201,11 @@ def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="must be writable at"):
         write_evaluation(
-            *(lenet.loaded.record, lenet.measured, lenet.inspection),
+            *(lenet.loaded.record, lenet.measured, lenet.samples),
             path=tmp_path / "file" / "a.html",
         )
 
 
 def test_a_network_without_mistakes_says_so(lenet: Looked) -> None:
-    text = evaluation_page(*(lenet.loaded.record, lenet.measured, Inspection(())), written_at=DATE)
+    text = evaluation_page(*(lenet.loaded.record, lenet.measured, Samples(())), written_at=DATE)
     assert "None: every image was classified right." in text

@@ -20,8 +20,8 @@ import torch
 import fastrcaps_search
 from fastrcaps_search.definition.choices import DataSet
 from fastrcaps_search.errors import ExportedNetworkError, UsageError
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
 from fastrcaps_search.training.data_sets import Images, load_images
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
 from tests.exported import without_decoder
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ PREPROCESSING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkRecord:
+class ModelCard:
     """Where an exported network comes from and what it is.
 
     Attributes:
@@ -142,7 +142,7 @@ class NetworkRecord:
         return {**found, CHECKSUM: checksum(found)}
 
     @classmethod
-    def from_json(cls, content: bytes) -> NetworkRecord:
+    def from_json(cls, content: bytes) -> ModelCard:
         """The record that JSON holds, checked in every part.
 
         Raises:
@@ -203,9 +203,9 @@ def _finite(text: str) -> float:
     return value
 
 
-def _record(values: Mapping[str, Any]) -> NetworkRecord:
+def _record(values: Mapping[str, Any]) -> ModelCard:
     architecture = _table(values, "architecture")
-    return NetworkRecord(
+    return ModelCard(
         study=STUDY_CHECKS["name"](values.get("study"), "study"),
         data_set=checks.choice(values.get("data_set"), "data_set", DataSet),
         evaluate_on=checks.choice(values.get("evaluate_on"), "evaluate_on", EvaluateOn),

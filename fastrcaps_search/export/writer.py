@@ -19,15 +19,15 @@ from torch import Tensor
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network
 from fastrcaps_search.errors import DiskError, UsageError
-from fastrcaps_search.training.checkpoint import require_fit
-from fastrcaps_search.training.network_record import (
+from fastrcaps_search.export.model_card import (
     FORMAT,
     ONNX_FILE,
     RECORD_FILE,
     WEIGHTS_FILE,
-    NetworkRecord,
+    ModelCard,
 )
-from fastrcaps_search.training.onnx_file import onnx_bytes
+from fastrcaps_search.export.onnx_model import onnx_bytes
+from fastrcaps_search.training.checkpoint import require_fit
 from fastrcaps_search.training.tensor_file import flush_folder, reason, write_tensors
 
 Weights = Mapping[str, Tensor]
@@ -62,7 +62,7 @@ def torch_version() -> str:
     return str(torch.__version__)
 
 
-def network_of(record: NetworkRecord, weights: Weights) -> CapsNet | LeNet5:
+def network_of(record: ModelCard, weights: Weights) -> CapsNet | LeNet5:
     """The network of a record with these weights, on the CPU, in evaluation mode.
 
     Raises:
@@ -81,9 +81,7 @@ def network_of(record: NetworkRecord, weights: Weights) -> CapsNet | LeNet5:
     return network.eval()
 
 
-def write_network(
-    record: NetworkRecord, weights: Weights, *, folder: Path, onnx: bool
-) -> NetworkRecord:
+def write_network(record: ModelCard, weights: Weights, *, folder: Path, onnx: bool) -> ModelCard:
     """Write the folder of an exported network.
 
     Args:
@@ -120,10 +118,10 @@ def write_network(
 
 def _fill(
     folder: Path,
-    record: NetworkRecord,
+    record: ModelCard,
     weights: Weights,
     extra: Mapping[str, bytes],
-) -> NetworkRecord:
+) -> ModelCard:
     path = folder / WEIGHTS_FILE
     origin = {"study": record.study, "trial": str(record.trial), "run": str(record.run)}
     write_tensors(path, weights, {"format": FORMAT, **origin})

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.export.loader import LoadedNetwork
+from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.device import prepare, run_setting
 from fastrcaps_search.training.evaluate import Evaluation
-from fastrcaps_search.training.exported import LoadedNetwork
 from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.network_record import NetworkRecord
 from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import Split
@@ -71,7 +71,7 @@ class Measurement:
         return np.bincount(places, minlength=size * size).reshape(size, size).astype(np.int64)
 
 
-def usual_split(record: NetworkRecord, data_set: DataSet) -> EvaluateOn:
+def usual_split(record: ModelCard, data_set: DataSet) -> EvaluateOn:
     """The split to measure unless another is named: the one whose accuracy is stored."""
     return record.evaluate_on if data_set is record.data_set else EvaluateOn.TEST
 
@@ -125,7 +125,7 @@ def measure(
     )
 
 
-def _refuse_seen_images(record: NetworkRecord, data_set: DataSet, split: EvaluateOn) -> None:
+def _refuse_seen_images(record: ModelCard, data_set: DataSet, split: EvaluateOn) -> None:
     trained_on_all = record.evaluate_on is EvaluateOn.TEST
     if data_set is record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
         raise UsageError(

@@ -17,14 +17,14 @@ from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition import checks
 from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
-from fastrcaps_search.training.export import network_of
-from fastrcaps_search.training.network_record import (
+from fastrcaps_search.export.model_card import (
     ONNX_FILE,
     RECORD_FILE,
     WEIGHTS_FILE,
-    NetworkRecord,
+    ModelCard,
 )
-from fastrcaps_search.training.pictures import as_batch
+from fastrcaps_search.export.preprocessing import as_batch
+from fastrcaps_search.export.writer import network_of
 from fastrcaps_search.training.tensor_file import parsed_tensors, regular_bytes
 
 MOST_RECORD_BYTES = 1024 * 1024
@@ -46,7 +46,7 @@ class LoadedNetwork:
     """
 
     network: CapsNet | LeNet5
-    record: NetworkRecord
+    record: ModelCard
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def load_network(path: str | Path) -> LoadedNetwork:
     try:
         what = f"the {RECORD_FILE} of an exported network"
         content = regular_bytes(folder / RECORD_FILE, what=what, most=MOST_RECORD_BYTES)
-        record = NetworkRecord.from_json(content)
+        record = ModelCard.from_json(content)
         return LoadedNetwork(network_of(record, _weights(folder, record.files)), record)
     except (CheckpointError, ValueError) as error:
         # A decoder for a network that has none is a ValueError.

@@ -13,9 +13,9 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import DataSet, Decoder, Network
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.export.loader import load_network
+from fastrcaps_search.export.onnx_model import onnx_bytes
 from fastrcaps_search.training.data_sets import load_images
-from fastrcaps_search.training.exported import load_network
-from fastrcaps_search.training.onnx_file import onnx_bytes
 
 needs_onnx = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),

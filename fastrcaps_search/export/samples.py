@@ -14,9 +14,9 @@ from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.layers import CLASS_SIZE
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.data_facts import CLASSES, IMAGE_SIDE
-from fastrcaps_search.training.exported import LoadedNetwork
-from fastrcaps_search.training.measurement import Measurement
-from fastrcaps_search.training.pictures import as_batch
+from fastrcaps_search.export.accuracy import Measurement
+from fastrcaps_search.export.loader import LoadedNetwork
+from fastrcaps_search.export.preprocessing import as_batch
 
 MOST_MISTAKES = 24
 PAIRS_PER_CLASS = 2
@@ -77,7 +77,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inspection:
+class Samples:
     """What there is to look at; pairs and sweeps of CapsNets with a decoder alone.
 
     Attributes:
@@ -91,14 +91,14 @@ class Inspection:
     sweeps: tuple[Sweep, ...] = ()
 
 
-def inspect(loaded: LoadedNetwork, measured: Measurement) -> Inspection:
+def gather_samples(loaded: LoadedNetwork, measured: Measurement) -> Samples:
     """Gather what there is to look at."""
     mistakes = tuple(_mistakes(loaded, measured))
     if not isinstance(loaded.network, CapsNet) or loaded.network.decoder is None:
-        return Inspection(mistakes)
+        return Samples(mistakes)
     network, decoder = loaded.network.eval(), loaded.network.decoder
     pairs, sweeps = _pairs(network, decoder, measured), _sweeps(network, decoder, measured)
-    return Inspection(mistakes, tuple(pairs), tuple(sweeps))
+    return Samples(mistakes, tuple(pairs), tuple(sweeps))
 
 
 def _mistakes(loaded: LoadedNetwork, measured: Measurement) -> list[Mistake]:

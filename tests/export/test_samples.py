@@ -10,9 +10,9 @@ import torch
 
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import Inspection, inspect
-from fastrcaps_search.training.measurement import Measurement, measure
+from fastrcaps_search.export.accuracy import Measurement, measure
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.samples import Samples, gather_samples
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
 
@@ -28,8 +28,8 @@ def measured(torch_as_it_was: None, capsnet: LoadedNetwork) -> Measurement:
 
 
 @pytest.fixture(scope="module")
-def found(capsnet: LoadedNetwork, measured: Measurement) -> Inspection:
-    return inspect(capsnet, measured)
+def found(capsnet: LoadedNetwork, measured: Measurement) -> Samples:
+    return gather_samples(capsnet, measured)
 
 
 def test_the_confusion_is_the_count_of_each_pair(measured: Measurement) -> None:
@@ -41,7 +41,7 @@ def test_the_confusion_is_the_count_of_each_pair(measured: Measurement) -> None:
 
 
 def test_mistakes_are_wrong_and_fall_in_confidence(
-    capsnet: LoadedNetwork, measured: Measurement, found: Inspection
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples
 ) -> None:
     lengths = capsnet.scores(measured.images)
     wrong = [n for n in range(500) if measured.predicted[n] != measured.labels[n]]
@@ -56,7 +56,7 @@ def test_mistakes_are_wrong_and_fall_in_confidence(
 
 
 def test_pairs_are_the_first_images_of_each_class_and_their_reconstructions(
-    capsnet: LoadedNetwork, measured: Measurement, found: Inspection
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples
 ) -> None:
     assert [pair.label for pair in found.pairs] == [n // 2 for n in range(20)]
     for pair in found.pairs[:6]:
@@ -66,7 +66,7 @@ def test_pairs_are_the_first_images_of_each_class_and_their_reconstructions(
 
 
 def test_the_middle_of_a_sweep_is_the_reconstruction(
-    capsnet: LoadedNetwork, found: Inspection
+    capsnet: LoadedNetwork, found: Samples
 ) -> None:
     assert found.sweeps
     for sweep in found.sweeps:
@@ -78,7 +78,7 @@ def test_the_middle_of_a_sweep_is_the_reconstruction(
 
 @pytest.mark.parametrize(("column", "offset"), [(0, -0.25), (6, 0.05), (10, 0.25)])
 def test_the_others_have_one_dimension_of_the_capsule_moved(
-    capsnet: LoadedNetwork, found: Inspection, column: int, offset: float
+    capsnet: LoadedNetwork, found: Samples, column: int, offset: float
 ) -> None:
     network, sweep = capsnet.network, found.sweeps[0]
     assert isinstance(network, CapsNet)
@@ -97,7 +97,7 @@ def test_the_others_have_one_dimension_of_the_capsule_moved(
 def test_lenet5_has_mistakes_alone(exports: dict[str, Path]) -> None:
     lenet = load_network(exports["small-lenet"])
     measured = measure(lenet, data_set=DataSet.MNIST_MINI, split=EvaluateOn.TEST, folder=None)
-    found = inspect(lenet, measured)
+    found = gather_samples(lenet, measured)
     assert (found.pairs, found.sweeps) == ((), ())
     first = found.mistakes[0]
     logits = lenet.scores(first.image).astype(float)
