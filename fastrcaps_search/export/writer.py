@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +16,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.errors import DiskError, UsageError
+from fastrcaps_search.disk import disk_errors, flush_folder, reason, replace_file, temporary_name
+from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.model_card import (
     FORMAT,
     ONNX_FILE,
@@ -28,7 +27,7 @@ from fastrcaps_search.export.model_card import (
 )
 from fastrcaps_search.export.onnx_model import onnx_bytes
 from fastrcaps_search.training.checkpoint import require_fit
-from fastrcaps_search.training.tensor_file import flush_folder, reason, write_tensors
+from fastrcaps_search.training.tensor_file import tensor_bytes
 
 Weights = Mapping[str, Tensor]
 """Weights by torch's names."""
@@ -102,16 +101,17 @@ def write_network(record: ModelCard, weights: Weights, *, folder: Path, onnx: bo
     extra = {ONNX_FILE: onnx_bytes(network)} if onnx else {}
     place = Path(os.path.realpath(folder))
     made = [parent for parent in place.parents if not parent.exists()]
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+    temporary = temporary_name(place)
     try:
-        temporary.mkdir(parents=True)
-        written = _fill(temporary, record, weights, extra)
-        temporary.replace(place)
-        flush_folder(place.parent)
-    except BaseException as error:
-        _undo(temporary, made)
-        if isinstance(error, OSError):
-            raise _refusal(folder, error) from error
+        with disk_errors("the network", folder):
+            written = _fill(temporary, record, weights, extra)
+            temporary.replace(place)
+            flush_folder(place.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
         raise
     return written
 
@@ -122,38 +122,11 @@ def _fill(
     weights: Weights,
     extra: Mapping[str, bytes],
 ) -> ModelCard:
-    path = folder / WEIGHTS_FILE
     origin = {"study": record.study, "trial": str(record.trial), "run": str(record.run)}
-    write_tensors(path, weights, {"format": FORMAT, **origin})
-    files = {WEIGHTS_FILE: hashlib.sha256(path.read_bytes()).hexdigest()}
-    for name, content in extra.items():
-        _write(folder / name, content)
-        files[name] = hashlib.sha256(content).hexdigest()
+    contents = {WEIGHTS_FILE: tensor_bytes(weights, {"format": FORMAT, **origin}), **extra}
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     written = replace(record, files=files)
     text = json.dumps(written.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-    _write(folder / RECORD_FILE, f"{text}\n".encode())
-    flush_folder(folder)
+    for name, content in {**contents, RECORD_FILE: f"{text}\n".encode()}.items():
+        replace_file(folder / name, content)
     return written
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _undo(temporary: Path, made: list[Path]) -> None:
-    """Remove what was begun, and the folders that were made for it."""
-    shutil.rmtree(temporary, ignore_errors=True)
-    for parent in made:
-        with suppress(OSError):
-            parent.rmdir()
-
-
-def _refusal(folder: Path, error: OSError) -> DiskError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return DiskError(
-        f"the network must be writable to {folder}, got: {reason(error)}; "
-        f"{'free space there or ' if full else ''}name another folder"
-    )

@@ -19,7 +19,7 @@ from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
 from fastrcaps_search.report import text
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import replace_file
+from fastrcaps_search.report.write import write_file
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -67,7 +67,7 @@ def write_evaluation(
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    replace_file(path, evaluation_page(record, measured, samples, written_at=now).encode())
+    write_file(path, evaluation_page(record, measured, samples, written_at=now).encode())
 
 
 def evaluation_page(

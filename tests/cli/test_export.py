@@ -244,8 +244,8 @@ def test_a_full_disk_leaves_nothing(
     flags = ("--storage", str(trained.file), "--out", str(disk / "new" / "a"))
     done = call("export", "--study", "small-capsnet", *flags)
     assert done.returncode == 1
-    assert "must be writable to" in done.stderr
-    assert "No space left on device; free space there or name another folder" in done.stderr
+    assert "the network must be writable at" in done.stderr
+    assert "No space left on device; free space there or name another path" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(disk.iterdir()) == []
     assert call("export", "--study", "small-lenet", *flags).returncode == 0
