@@ -28,17 +28,17 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
         raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     loaded = load_network(arguments.folder)
-    record = loaded.record
-    data_set: DataSet = arguments.data_set or record.data_set
-    split: EvaluateOn = arguments.split or usual_split(record, data_set)
+    card = loaded.card
+    data_set: DataSet = arguments.data_set or card.definition.data_set
+    split: EvaluateOn = arguments.split or usual_split(card, data_set)
     measured = measure(
         loaded, data_set=data_set, split=split, folder=commands.data_folder(arguments)
     )
-    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(record, measured)
+    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(card, measured)
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(loaded, measured)
-    write_evaluation(record, measured, gather_samples(loaded, measured), path=page)
+    write_evaluation(card, measured, gather_samples(loaded, measured), path=page)
     if arguments.json:
         output.print_json(_json(loaded, measured, page))
     else:
@@ -47,16 +47,16 @@ def evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _page_name(record: ModelCard, measured: Measurement) -> str:
+def _page_name(card: ModelCard, measured: Measurement) -> str:
     """One name for each thing that can be measured."""
-    other = "" if measured.data_set is record.data_set else f"{measured.data_set}-"
-    return f"{record.study}-trial-{record.trial}-run-{record.run}-{other}{measured.split}.html"
+    other = "" if measured.data_set is card.definition.data_set else f"{measured.data_set}-"
+    return f"{card.definition.name}-trial-{card.trial}-run-{card.run}-{other}{measured.split}.html"
 
 
 def _tell(loaded: LoadedNetwork, measured: Measurement) -> None:
-    record = loaded.record
+    card = loaded.card
     print(
-        f"{record.study}: trial {record.trial}, run {record.run}: "
+        f"{card.definition.name}: trial {card.trial}, run {card.run}: "
         f"{output.fraction(measured.accuracy)} of the {len(measured.labels):,} images of "
         f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
     )
@@ -84,11 +84,11 @@ def _table(predicted: Sequence[str], measured: Measurement) -> tuple[list[str], 
 
 
 def _json(loaded: LoadedNetwork, measured: Measurement, page: Path) -> dict[str, Any]:
-    record = loaded.record
+    card = loaded.card
     return {
-        "study": record.study,
-        "trial": record.trial,
-        "run": record.run,
+        "study": card.definition.name,
+        "trial": card.trial,
+        "run": card.run,
         "data_set": str(measured.data_set),
         "split": str(measured.split),
         "images": len(measured.labels),
@@ -107,7 +107,7 @@ def _judge(loaded: LoadedNetwork, measured: Measurement) -> None:
     differs = f"the accuracy must be the stored {measured.stored!r}, got {measured.accuracy!r}"
     if measured.is_same_setting:
         raise FastrcapsError(f"{differs} on the same device, torch and kernel; export it again")
-    then, now = loaded.record.setting, measured.setting
+    then, now = loaded.card.setting, measured.setting
     print(
         f"warning: {differs}; it was trained on {then.device_name} with torch "
         f"{then.torch_version}, {then.kernel} and {then.threads} threads, and measured on "

@@ -48,14 +48,15 @@ def _means(exported: Exported) -> str:
 
 
 def _tell(exported: Exported) -> None:
-    record, folder = exported.record, exported.folder
-    print(f"{record.study}: trial {record.trial}, {exported.why}; run {record.run}")
+    card, folder = exported.card, exported.folder
+    definition = card.definition
+    print(f"{definition.name}: trial {card.trial}, {exported.why}; run {card.run}")
     tested = ""
-    if record.test_accuracy is not None:
-        tested = f", {output.fraction(record.test_accuracy)} on the test set"
+    if card.test_accuracy is not None:
+        tested = f", {output.fraction(card.test_accuracy)} on the test set"
     print(
-        f"accuracy {output.fraction(record.accuracy)} on the {record.evaluate_on.images}{tested}, "
-        f"after epoch {record.best_epoch}{_means(exported)}"
+        f"accuracy {output.fraction(card.accuracy)} on the {definition.evaluate_on.images}"
+        f"{tested}, after epoch {card.best_epoch}{_means(exported)}"
     )
     for path in sorted(folder.iterdir()):
         print(f"wrote {path} ({path.stat().st_size:,} bytes)")

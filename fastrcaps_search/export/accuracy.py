@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.loader import LoadedNetwork
 from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.trained import evaluation_of
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.device import prepare, run_setting
-from fastrcaps_search.training.evaluate import Evaluation
-from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import Split
 
@@ -36,7 +35,7 @@ class Measurement:
         predicted: Classes that the network found, int64 [N].
         stored: Accuracy on this split as it was exported; ``None`` where none was.
         setting: Where and how it was measured.
-        is_same_setting: Whether that is where and how the network was trained.
+        trained: Where and how the network was trained.
     """
 
     data_set: DataSet
@@ -46,7 +45,7 @@ class Measurement:
     predicted: NDArray[np.int64]
     stored: float | None
     setting: RunSetting
-    is_same_setting: bool
+    trained: RunSetting
 
     @property
     def accuracy(self) -> float:
@@ -57,6 +56,11 @@ class Measurement:
     def is_equal(self) -> bool | None:
         """Whether the accuracy is exactly the stored one; ``None`` where none was stored."""
         return None if self.stored is None else self.accuracy == self.stored
+
+    @property
+    def is_same_setting(self) -> bool:
+        """Whether it was measured where and how the network was trained."""
+        return self.setting == self.trained
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -71,9 +75,10 @@ class Measurement:
         return np.bincount(places, minlength=size * size).reshape(size, size).astype(np.int64)
 
 
-def usual_split(record: ModelCard, data_set: DataSet) -> EvaluateOn:
+def usual_split(card: ModelCard, data_set: DataSet) -> EvaluateOn:
     """The split to measure unless another is named: the one whose accuracy is stored."""
-    return record.evaluate_on if data_set is record.data_set else EvaluateOn.TEST
+    definition = card.definition
+    return definition.evaluate_on if data_set is definition.data_set else EvaluateOn.TEST
 
 
 def measure(
@@ -90,52 +95,47 @@ def measure(
         folder: Folder with image data, or ``None`` for the default one.
 
     Raises:
-        UsageError: The network was trained on the split.
+        UsageError: The network was trained on images of the split.
         DataError: Data missing, corrupt or short.
     """
-    record = loaded.record
-    _refuse_seen_images(record, data_set, split)
-    has_card = record.setting.device == "cuda" and torch.cuda.is_available()
-    threads = max(1, min(record.setting.threads, cores()))
+    card, trained = loaded.card, loaded.card.setting
+    _refuse_seen_images(card.definition, data_set, split)
+    has_card = trained.device == "cuda" and torch.cuda.is_available()
+    threads = max(1, min(trained.threads, cores()))
     device = prepare("cuda" if has_card else "cpu", threads=threads)
-    kernel = choose_kernel(
-        device,
-        capsules=record.network.has_capsules,
-        precision=record.precision,
-        stored=record.setting.kernel,
+    precision = card.definition.precision
+    evaluation, kernel = evaluation_of(
+        loaded.network, device, precision=precision, stored=trained.kernel
     )
-    setting = run_setting(device, precision=str(record.precision), threads=threads, kernel=kernel)
-    if has_card:
-        # As after each epoch of training; the routing of the evaluation is never rounded.
-        use_precision(loaded.network, record.precision, plain_routing=True)
     images, labels = _arrays(load_images(data_set, folder=folder), split)
-    on_device = Split(
-        torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device=device)
-    )
-    predicted = Evaluation(loaded.network.to(device), kernel=kernel).classes(on_device)
+    on_device = Split(torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device))
     return Measurement(
         data_set=data_set,
         split=split,
         images=images,
         labels=labels,
-        predicted=predicted.cpu().numpy(),
-        stored=record.stored_accuracy(data_set, split),
-        setting=setting,
-        is_same_setting=setting == record.setting,
+        predicted=evaluation.classes(on_device).cpu().numpy(),
+        stored=card.stored_accuracy(data_set, split),
+        setting=run_setting(device, precision=str(precision), threads=threads, kernel=kernel),
+        trained=trained,
     )
 
 
-def _refuse_seen_images(record: ModelCard, data_set: DataSet, split: EvaluateOn) -> None:
-    trained_on_all = record.evaluate_on is EvaluateOn.TEST
-    if data_set is record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
+def _refuse_seen_images(definition: StudyDefinition, data_set: DataSet, split: EvaluateOn) -> None:
+    own = definition.data_set
+    trained_on_all = definition.evaluate_on is EvaluateOn.TEST
+    if data_set is own and split is EvaluateOn.VALIDATION and trained_on_all:
         raise UsageError(
-            f"--split must be test, got {split}: {record.study} evaluates on the test set, and "
+            f"--split must be test, got {split}: {definition.name} evaluates on the test set, and "
             "its networks may have been trained on these very images"
         )
-    if record.data_set is DataSet.MNIST and data_set is DataSet.MNIST_MINI:
+    # The digits of MNIST-mini, those of its test set too, are training images of MNIST.
+    if {own, data_set} == {DataSet.MNIST, DataSet.MNIST_MINI} and (
+        own is DataSet.MNIST or split is EvaluateOn.VALIDATION
+    ):
         raise UsageError(
-            f"--data-set must not be {data_set} for a network of {record.data_set}, whose "
-            "training images it is made of; leave it out"
+            f"--data-set must not be {data_set} with its {split.images} for a network of {own}, "
+            "which may have been trained on some of these images; leave it out"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,24 @@ from torch import Tensor
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition import checks
-from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
+from fastrcaps_search.errors import (
+    CheckpointError,
+    DefinitionError,
+    ExportedNetworkError,
+    UsageError,
+)
 from fastrcaps_search.export.model_card import (
+    CARD_FILE,
+    FORMAT,
     ONNX_FILE,
-    RECORD_FILE,
     WEIGHTS_FILE,
     ModelCard,
 )
 from fastrcaps_search.export.preprocessing import as_batch
-from fastrcaps_search.export.writer import network_of
-from fastrcaps_search.training.tensor_file import parsed_tensors, regular_bytes
+from fastrcaps_search.export.trained import trained_network
+from fastrcaps_search.training.tensor_file import read_tensors, regular_bytes
 
-MOST_RECORD_BYTES = 1024 * 1024
+EXPORTED = "a file of an exported network"
 BATCH = 100
 """Images that are classified at a time."""
 
@@ -42,21 +48,21 @@ class LoadedNetwork:
 
     Attributes:
         network: The network, on the CPU unless it was moved.
-        record: What is known of it.
+        card: What is known of it.
     """
 
     network: CapsNet | LeNet5
-    record: ModelCard
+    card: ModelCard
 
     @property
     def facts(self) -> dict[str, Any]:
         """The content of ``network.json``."""
-        return self.record.to_dict()
+        return self.card.to_dict()
 
     @property
     def classes(self) -> tuple[str, ...]:
         """What each class stands for."""
-        return self.record.classes
+        return self.card.classes
 
     def predict(self, images: object) -> int | NDArray[np.int64]:
         """The class of one image, or the classes [N] of several.
@@ -64,9 +70,8 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images.
         """
-        scores = self.scores(images)
-        found = scores.argmax(axis=-1)
-        return int(found) if scores.ndim == 1 else found
+        found = self.scores(images).argmax(axis=-1)
+        return int(found) if found.ndim == 0 else found
 
     def scores(self, images: object) -> NDArray[np.float32]:
         """Scores [10] of one image, or [N, 10]: capsule lengths, or LeNet5's logits.
@@ -74,10 +79,7 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images.
         """
-        batch, is_single = as_batch(images)
-        found = [self._scores(part) for part in batch.split(BATCH) if len(part)]
-        scores = np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
-        return scores[0] if is_single else scores
+        return self._each(images, self.network.classify)
 
     def reconstruct(self, images: object) -> NDArray[np.float32]:
         """What the decoder makes of the longest capsule: [28, 28] or [N, 28, 28] in [0, 1].
@@ -85,31 +87,28 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images, or the network has no decoder.
         """
-        if not isinstance(self.network, CapsNet) or self.network.decoder is None:
-            without = " without one" if self.record.network.has_capsules else ""
+        network = self.network
+        if not isinstance(network, CapsNet) or network.decoder is None:
+            without = " without one" if isinstance(network, CapsNet) else ""
             raise UsageError(
                 "the network must have a decoder to reconstruct images, "
-                f"got {self.record.network}{without}"
+                f"got {self.card.definition.network}{without}"
             )
+        return self._each(
+            images, lambda batch: network(batch).reconstructions.view(-1, *batch.shape[2:])
+        )
+
+    @torch.no_grad()
+    def _each(self, images: object, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
+        """What a function makes of the images, and of one image without the first dimension."""
         batch, is_single = as_batch(images)
-        found = [self._reconstructions(self.network, part) for part in batch.split(BATCH)]
-        pictures = np.concatenate(found)
-        return pictures[0] if is_single else pictures
-
-    @torch.no_grad()
-    def _scores(self, images: Tensor) -> NDArray[np.float32]:
-        scores = self.network.eval().classify(images.to(self._device()))
-        return np.asarray(scores.cpu().numpy(), dtype=np.float32)
-
-    @torch.no_grad()
-    def _reconstructions(self, network: CapsNet, images: Tensor) -> NDArray[np.float32]:
-        if not len(images):
-            return np.zeros(images.shape[0:1] + images.shape[2:], np.float32)
-        pictures = network.eval()(images.to(self._device())).reconstructions
-        return np.asarray(pictures.view(-1, *images.shape[2:]).cpu().numpy(), dtype=np.float32)
-
-    def _device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        self.network.eval()
+        device = next(self.network.parameters()).device
+        # None at all take the shape from one that is dropped.
+        filled = batch if len(batch) else batch.new_zeros(1, *batch.shape[1:])
+        found = torch.cat([function(part.to(device)) for part in filled.split(BATCH)])
+        values = np.asarray(found[: len(batch)].cpu().numpy(), dtype=np.float32)
+        return values[0] if is_single else values
 
 
 def load_network(path: str | Path) -> LoadedNetwork:
@@ -123,28 +122,30 @@ def load_network(path: str | Path) -> LoadedNetwork:
     """
     folder = Path(path)
     try:
-        what = f"the {RECORD_FILE} of an exported network"
-        content = regular_bytes(folder / RECORD_FILE, what=what, most=MOST_RECORD_BYTES)
-        record = ModelCard.from_json(content)
-        return LoadedNetwork(network_of(record, _weights(folder, record.files)), record)
+        weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED)
+        card = ModelCard.from_json(_card(folder, files))
+        return LoadedNetwork(trained_network(card.definition, card.parameters, weights), card)
     except (CheckpointError, ValueError) as error:
         # A decoder for a network that has none is a ValueError.
         raise ExportedNetworkError(f"{error}; export the network again") from error
-    except ExportedNetworkError as error:
-        raise ExportedNetworkError(f"{folder / RECORD_FILE}: {error}") from error
-
-
-def _weights(folder: Path, files: Mapping[str, str]) -> dict[str, Tensor]:
-    """The weights, after every file has been found to be as it was written."""
-    if not {WEIGHTS_FILE} <= set(files) <= {WEIGHTS_FILE, ONNX_FILE}:
+    except DefinitionError as error:
         raise ExportedNetworkError(
-            f"files must name {WEIGHTS_FILE} and perhaps {ONNX_FILE}, "
-            f"got {checks.shown(list(files))}"
+            f"{folder / CARD_FILE}: {error}; export the network again"
+        ) from error
+
+
+def _card(folder: Path, files: Mapping[str, str]) -> bytes:
+    """The content of the card, after each file beside the weights was found as it was written."""
+    if files.get("format") != FORMAT or CARD_FILE not in files:
+        raise CheckpointError(
+            f"the format of {folder / WEIGHTS_FILE} must be {FORMAT}, got "
+            f"{checks.shown(files.get('format'))}; the release that wrote it reads it"
         )
     contents = {}
-    for name, expected in files.items():
-        path = folder / name
-        contents[name] = regular_bytes(path, what="the file of an exported network")
-        if hashlib.sha256(contents[name]).hexdigest() != expected:
-            raise CheckpointError(f"{path} must be as it was exported, got another checksum")
-    return parsed_tensors(folder / WEIGHTS_FILE, contents[WEIGHTS_FILE])[0]
+    for name in {CARD_FILE, ONNX_FILE} & files.keys():
+        contents[name] = regular_bytes(folder / name, what=EXPORTED)
+        if hashlib.sha256(contents[name]).hexdigest() != files[name]:
+            raise CheckpointError(
+                f"{folder / name} must be as it was written, got another checksum"
+            )
+    return contents[CARD_FILE]

@@ -1,37 +1,29 @@
-"""What is known of an exported network: ``network.json``, with a checksum of its own."""
+"""What is known of a trained network: ``network.json``."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import torch
 
 from fastrcaps_search.capsnet.routing import ROUTING_ITERATIONS
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import (
-    DataSet,
-    EvaluateOn,
-    Network,
-    Precision,
-    RoutingGradient,
-)
+from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.definition.data_facts import CLASS_NAMES, CLASSES, IMAGE_SIDE
-from fastrcaps_search.definition.keys import STUDY_CHECKS
-from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.errors import DefinitionError, ExportedNetworkError
+from fastrcaps_search.definition.parameters import TrialParameters, whole
+from fastrcaps_search.definition.release import release
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import DefinitionError
 from fastrcaps_search.metrics import RunSetting
 
-FORMAT = "fastrcaps-network-2"
-CHECKSUM = "sha256"
+FORMAT = "fastrcaps-network-3"
 WEIGHTS_FILE = "weights.safetensors"
-RECORD_FILE = "network.json"
+CARD_FILE = "network.json"
 ONNX_FILE = "network.onnx"
-LARGEST_NUMBER = 2**63 - 1
 LONGEST_TEXT = 300
-KERNEL_NAME = re.compile(r"[a-z]+-\d+-[a-z0-9]+")
 INPUT_SHAPE = (1, IMAGE_SIDE, IMAGE_SIDE)
 
 PREPROCESSING = {
@@ -49,236 +41,140 @@ PREPROCESSING = {
 """What is done to an image before the network sees it."""
 
 
+def _versions() -> dict[str, str]:
+    return {"fastrcaps_search": release(), "torch": torch.__version__}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """Where an exported network comes from and what it is.
+    """Where a trained network comes from and what it is.
 
     Attributes:
-        study: Name of its study.
-        data_set: Data set that it was trained on.
-        evaluate_on: Split that gave the accuracy.
+        definition: Its study.
+        parameters: Assignment of the trial, decoder and weight sharing among it.
         trial: Number of the trial.
         run: Index of the run within the trial.
         seed: Seed of the run.
-        network: Which network.
-        routing_gradient: Through which routing iterations the gradient flowed.
-        params: Assignment of the trial, decoder and weight sharing among it.
         learned_parameters: Their number.
         best_epoch: Epoch whose weights these are.
-        accuracy: Of these weights on that split.
+        accuracy: Of these weights on the split that the study evaluates on.
         test_accuracy: Of these weights on the test set, where it was read.
         training_seconds: Up to the best epoch.
         setting: Where and how the run was trained.
-        versions: Of the packages that trained and exported it.
-        files: SHA-256 of each file beside the record.
+        versions: Of the packages that exported it.
     """
 
-    study: str
-    data_set: DataSet
-    evaluate_on: EvaluateOn
+    definition: StudyDefinition
+    parameters: TrialParameters
     trial: int
     run: int
     seed: int
-    network: Network
-    routing_gradient: RoutingGradient
-    params: TrialParameters
     learned_parameters: int
     best_epoch: int
     accuracy: float
     test_accuracy: float | None
     training_seconds: float
     setting: RunSetting
-    versions: Mapping[str, str]
-    files: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=_versions)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """What each class stands for."""
-        return CLASS_NAMES[self.data_set]
-
-    @property
-    def precision(self) -> Precision:
-        """Arithmetic of the training."""
-        return Precision(self.setting.precision)
+        return CLASS_NAMES[self.definition.data_set]
 
     def stored_accuracy(self, data_set: DataSet, split: EvaluateOn) -> float | None:
         """The accuracy that was stored for a split, if there is one."""
-        if data_set is not self.data_set:
+        if data_set is not self.definition.data_set:
             return None
-        return self.accuracy if split is self.evaluate_on else self.test_accuracy
+        return self.accuracy if split is self.definition.evaluate_on else self.test_accuracy
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, the checksum of all the others last."""
-        params = self.params.to_dict()
-        found = {
+        """JSON values: what the network is, then where it comes from."""
+        network = self.definition.network
+        params = self.parameters.to_dict()
+        return {
             "format": FORMAT,
             "architecture": {
-                "network": str(self.network),
+                "network": str(network),
                 "decoder": params.get("decoder"),
                 "weight_sharing": params.get("weight_sharing"),
-                "routing_gradient": str(self.routing_gradient),
-                "routing_iterations": ROUTING_ITERATIONS if self.network.has_capsules else None,
-                "learned_parameters": self.learned_parameters,
+                "routing_gradient": str(self.definition.routing_gradient),
+                "routing_iterations": ROUTING_ITERATIONS if network.has_capsules else None,
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
             },
             "preprocessing": PREPROCESSING,
             "classes": list(self.classes),
-            "study": self.study,
-            "data_set": str(self.data_set),
-            "evaluate_on": str(self.evaluate_on),
-            "trial": self.trial,
-            "run": self.run,
-            "seed": self.seed,
+            "study": self.definition.to_dict(),
             "params": params,
-            "best_epoch": self.best_epoch,
-            "accuracy": self.accuracy,
-            "test_accuracy": self.test_accuracy,
-            "training_seconds": self.training_seconds,
-            "versions": dict(self.versions),
+            **{key: getattr(self, key) for key in _NUMBERS},
             "setting": asdict(self.setting),
-            "files": dict(self.files),
+            "versions": dict(self.versions),
         }
-        return {**found, CHECKSUM: checksum(found)}
 
     @classmethod
     def from_json(cls, content: bytes) -> ModelCard:
-        """The record that JSON holds, checked in every part.
+        """The card that JSON holds; what follows from the rest of it is not read.
 
         Raises:
-            ExportedNetworkError: It is no record, or was changed since it was written.
+            DefinitionError: A value is missing or makes no sense.
         """
-        values = _object(content)
-        form = values.get("format")
-        if form != FORMAT:
-            raise ExportedNetworkError(
-                f"format must be {FORMAT}, got {checks.shown(form)}; the release of "
-                "fastrcaps-search that wrote it reads it"
-            )
-        claimed = values.pop(CHECKSUM, None)
-        if claimed != checksum(values):
-            raise ExportedNetworkError(
-                "the content must have the checksum that it was written with, but it was changed; "
-                "export the network again"
-            )
         try:
-            record = _record(values)
-        except DefinitionError as error:
-            raise ExportedNetworkError(str(error)) from error
-        if record.to_dict() != {**values, CHECKSUM: claimed}:
-            raise ExportedNetworkError(
-                "the content must be what this release writes, but parts of it do not belong "
-                "together; export the network again"
-            )
-        return record
-
-
-def checksum(values: Mapping[str, Any]) -> str:
-    """SHA-256 of the values as JSON in one agreed form."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no JSON")
-
-    try:
-        values = json.loads(content, parse_constant=refuse, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise ExportedNetworkError(
-            f"the content must be JSON, got: {checks.shortened(str(error))}"
-        ) from error
-    if not isinstance(values, dict):
-        raise ExportedNetworkError(
-            f"the content must be a JSON object, got {checks.shown(values)}"
+            values = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            said = checks.shortened(str(error))
+            raise DefinitionError(f"must be JSON, got: {said}", key="the content") from error
+        values = checks.table(values, "the content")
+        study, params, setting, versions = (
+            checks.table(values.get(key), key)
+            for key in ("study", "params", "setting", "versions")
         )
-    return values
+        return cls(
+            definition=StudyDefinition.from_dict(study),
+            parameters=TrialParameters.from_dict(params, prefix="params."),
+            **{key: check(values.get(key), key) for key, check in _NUMBERS.items()},
+            setting=_setting(setting),
+            versions={_line(name, "versions"): _line(versions[name], name) for name in versions},
+        )
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text} is too large a number")
-    return value
+_count = whole(0, 2**63 - 1)
 
 
-def _record(values: Mapping[str, Any]) -> ModelCard:
-    architecture = _table(values, "architecture")
-    return ModelCard(
-        study=STUDY_CHECKS["name"](values.get("study"), "study"),
-        data_set=checks.choice(values.get("data_set"), "data_set", DataSet),
-        evaluate_on=checks.choice(values.get("evaluate_on"), "evaluate_on", EvaluateOn),
-        trial=_count(values, "trial"),
-        run=_count(values, "run"),
-        seed=_count(values, "seed"),
-        network=checks.choice(architecture.get("network"), "architecture.network", Network),
-        routing_gradient=checks.choice(
-            architecture.get("routing_gradient"), "architecture.routing_gradient", RoutingGradient
-        ),
-        params=TrialParameters.from_dict(_table(values, "params"), prefix="params."),
-        learned_parameters=_count(architecture, "learned_parameters"),
-        best_epoch=_count(values, "best_epoch"),
-        accuracy=_number(values, "accuracy", high=1.0),
-        test_accuracy=(
-            None
-            if values.get("test_accuracy") is None
-            else _number(values, "test_accuracy", high=1.0)
-        ),
-        training_seconds=_number(values, "training_seconds", high=float(LARGEST_NUMBER)),
-        setting=_setting(_table(values, "setting")),
-        versions=_texts(values, "versions"),
-        files=_texts(values, "files"),
-    )
+def _fraction(value: object, key: str) -> float:
+    return checks.from_zero(value, key, high=1.0)
 
 
-def _setting(values: Mapping[str, Any]) -> RunSetting:
-    names = [field.name for field in fields(RunSetting)]
-    checks.known_keys(dict(values), names, prefix="setting.")
-    texts = {
-        name: _printable(values.get(name), f"setting.{name}")
+_NUMBERS: dict[str, Callable[[Any, str], Any]] = {
+    "trial": _count,
+    "run": _count,
+    "seed": _count,
+    "learned_parameters": _count,
+    "best_epoch": _count,
+    "accuracy": _fraction,
+    "test_accuracy": lambda value, key: None if value is None else _fraction(value, key),
+    "training_seconds": lambda value, key: checks.from_zero(value, key, high=1e12),
+}
+"""Check of each number of a run."""
+
+
+def _setting(values: dict[str, Any]) -> RunSetting:
+    names = [each.name for each in fields(RunSetting)]
+    checks.known_keys(values, names, prefix="setting.")
+    found: dict[str, Any] = {
+        name: (_count if name == "threads" else _line)(values.get(name), f"setting.{name}")
         for name in names
-        if name != "threads"
     }
-    checks.choice(texts["precision"], "setting.precision", Precision)
-    if not KERNEL_NAME.fullmatch(texts["kernel"]):
-        raise DefinitionError(
-            f"must be the name of a kernel, got {checks.shown(texts['kernel'])}",
-            key="setting.kernel",
-        )
-    return RunSetting(**texts, threads=_count(values, "threads"))
+    return RunSetting(**found)
 
 
-def _table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = values.get(key)
-    if not isinstance(found, dict):
-        raise DefinitionError(f"must be an object, got {checks.shown(found)}", key=key)
-    return found
-
-
-def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
-    return {
-        _printable(name, key): _printable(value, f"{key}.{checks.shortened(name)}")
-        for name, value in _table(values, key).items()
-    }
-
-
-def _printable(value: object, key: str) -> str:
-    """A text of one line that is safe to print: no control characters, no halves of characters."""
+def _line(value: object, key: str) -> str:
+    """A text that is safe to print: one line, no control characters, no halves of characters."""
     text = checks.text(value, key)
     if not text.isprintable() or len(text) > LONGEST_TEXT:
         raise DefinitionError(
             f"must be a line of at most {LONGEST_TEXT} printable characters, "
             f"got {checks.shown(text)}",
-            key=key,
+            key=checks.shortened(key),
         )
     return text
-
-
-def _count(values: Mapping[str, Any], key: str) -> int:
-    return checks.integer(values.get(key), key, low=0, high=LARGEST_NUMBER)
-
-
-def _number(values: Mapping[str, Any], key: str, *, high: float) -> float:
-    # The next number below 0, so that 0 itself is allowed.
-    return checks.number(values.get(key), key, above=-5e-324, high=high)

@@ -1,4 +1,4 @@
-"""Writes an exported network: a folder, whole or not at all."""
+"""Writes a trained network as a folder: whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
 from fastrcaps_search.disk import disk_errors, flush_folder, reason, replace_file, temporary_name
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.model_card import (
+    CARD_FILE,
     FORMAT,
     ONNX_FILE,
-    RECORD_FILE,
     WEIGHTS_FILE,
     ModelCard,
 )
 from fastrcaps_search.export.onnx_model import onnx_bytes
-from fastrcaps_search.training.checkpoint import require_fit
+from fastrcaps_search.export.trained import trained_network
 from fastrcaps_search.training.tensor_file import tensor_bytes
 
 Weights = Mapping[str, Tensor]
@@ -56,77 +52,45 @@ def require_free(folder: Path) -> None:
     )
 
 
-def torch_version() -> str:
-    """Version of torch."""
-    return str(torch.__version__)
+def write_network(card: ModelCard, weights: Weights, *, folder: Path, onnx: bool) -> None:
+    """Write the folder of a trained network.
 
-
-def network_of(record: ModelCard, weights: Weights) -> CapsNet | LeNet5:
-    """The network of a record with these weights, on the CPU, in evaluation mode.
-
-    Raises:
-        CheckpointError: The weights are those of another network.
-    """
-    # The first weights, soon overwritten, must not use up the caller's random numbers.
-    with torch.random.fork_rng(devices=[]):
-        network = build_network(
-            record.network,
-            decoder=record.params.decoder,
-            weight_sharing=record.params.weight_sharing,
-            routing_gradient=record.routing_gradient,
-        )
-    require_fit(weights, network.state_dict())
-    network.load_state_dict(weights)
-    return network.eval()
-
-
-def write_network(record: ModelCard, weights: Weights, *, folder: Path, onnx: bool) -> ModelCard:
-    """Write the folder of an exported network.
+    The weights carry a checksum of themselves and of the files beside them.
 
     Args:
-        record: What is known of it; ``files`` is filled in here.
+        card: What is known of it.
         weights: Its weights by torch's names.
         folder: New or empty, as :func:`require_free` makes sure; folders above it are made.
         onnx: Whether to write ``network.onnx`` too.
 
-    Returns:
-        The record as it was written.
-
     Raises:
         UsageError: A package is missing.
-        CheckpointError: The weights do not fit the record.
+        CheckpointError: The weights do not fit the card.
         DiskError: The folder cannot be written; nothing of it stays.
     """
-    network = network_of(record, weights)
-    extra = {ONNX_FILE: onnx_bytes(network)} if onnx else {}
-    place = Path(os.path.realpath(folder))
-    made = [parent for parent in place.parents if not parent.exists()]
-    temporary = temporary_name(place)
+    network = trained_network(card.definition, card.parameters, weights)
+    text = json.dumps(card.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    contents = {CARD_FILE: f"{text}\n".encode()}
+    if onnx:
+        contents[ONNX_FILE] = onnx_bytes(network)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    contents[WEIGHTS_FILE] = tensor_bytes(weights, {"format": FORMAT, **sums})
+    with disk_errors("the network", folder):
+        _write_folder(Path(os.path.realpath(folder)), contents)
+
+
+def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write all files under a temporary name of the folder, then rename it."""
+    made = [parent for parent in folder.parents if not parent.exists()]
+    temporary = temporary_name(folder)
     try:
-        with disk_errors("the network", folder):
-            written = _fill(temporary, record, weights, extra)
-            temporary.replace(place)
-            flush_folder(place.parent)
+        for name, content in contents.items():
+            replace_file(temporary / name, content)
+        temporary.replace(folder)
+        flush_folder(folder.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in made:
             with suppress(OSError):
                 parent.rmdir()
         raise
-    return written
-
-
-def _fill(
-    folder: Path,
-    record: ModelCard,
-    weights: Weights,
-    extra: Mapping[str, bytes],
-) -> ModelCard:
-    origin = {"study": record.study, "trial": str(record.trial), "run": str(record.run)}
-    contents = {WEIGHTS_FILE: tensor_bytes(weights, {"format": FORMAT, **origin}), **extra}
-    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    written = replace(record, files=files)
-    text = json.dumps(written.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-    for name, content in {**contents, RECORD_FILE: f"{text}\n".encode()}.items():
-        replace_file(folder / name, content)
-    return written

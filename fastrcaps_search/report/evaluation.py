@@ -47,7 +47,7 @@ class Row:
 
 
 def write_evaluation(
-    record: ModelCard,
+    card: ModelCard,
     measured: Measurement,
     samples: Samples,
     *,
@@ -57,7 +57,7 @@ def write_evaluation(
     """Write the page, or leave the file that is there as it is.
 
     Args:
-        record: What is known of the network.
+        card: What is known of the network.
         measured: What it made of a split.
         samples: What there is to look at.
         path: The file; its folder is made if need be.
@@ -67,11 +67,11 @@ def write_evaluation(
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, evaluation_page(record, measured, samples, written_at=now).encode())
+    write_file(path, evaluation_page(card, measured, samples, written_at=now).encode())
 
 
 def evaluation_page(
-    record: ModelCard,
+    card: ModelCard,
     measured: Measurement,
     samples: Samples,
     *,
@@ -85,11 +85,11 @@ def evaluation_page(
         count=text.count,
         picture=picture,
     ).render(
-        record=record,
+        card=card,
         measured=measured,
         samples=samples,
         rows=matrix_rows(measured),
-        without_decoder=record.params.decoder is Decoder.NONE,
+        without_decoder=card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
         strips={sweep.label: strips(sweep) for sweep in samples.sweeps},

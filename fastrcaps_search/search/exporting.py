@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
-from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.onnx_model import require_onnx
-from fastrcaps_search.export.writer import (
-    Weights,
-    require_free,
-    torch_version,
-    write_network,
-)
+from fastrcaps_search.export.writer import Weights, require_free, write_network
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.metrics import RunSetting
@@ -54,13 +48,13 @@ class Exported:
 
     Attributes:
         folder: Where it is.
-        record: What is known of the network.
+        card: What is known of the network.
         why: In plain words.
         trial: The trial that it is one run of.
     """
 
     folder: Path
-    record: ModelCard
+    card: ModelCard
     why: str
     trial: TrialRecord
 
@@ -85,10 +79,9 @@ def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Ex
     _require_complete(study, trials, number)
     (trial,) = store.trials(study, epochs=True, number=number)
     run, weights = _best_kept(store, study, trial, request.run)
-    record = write_network(
-        _record(study, trial, run), weights, folder=request.folder, onnx=request.onnx
-    )
-    return Exported(request.folder, record, why, trial)
+    card = _card(study, trial, run)
+    write_network(card, weights, folder=request.folder, onnx=request.onnx)
+    return Exported(request.folder, card, why, trial)
 
 
 def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
@@ -165,30 +158,19 @@ def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecor
         ) from error
 
 
-def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
-    definition = study.definition
+def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
     return ModelCard(
-        study=study.name,
-        data_set=definition.data_set,
-        evaluate_on=definition.evaluate_on,
+        definition=study.definition,
+        parameters=trial.parameters,
         trial=trial.number,
         run=run.run,
         seed=run.seed,
-        network=definition.network,
-        routing_gradient=definition.routing_gradient,
-        params=trial.parameters,
         learned_parameters=run.parameters or 0,
         best_epoch=run.best_epoch or 0,
         accuracy=run.accuracy or 0.0,
         test_accuracy=run.test_accuracy,
         training_seconds=run.training_seconds or 0.0,
         setting=_setting(trial, run),
-        versions={
-            "fastrcaps_search": release(),
-            "torch_trained": run.setting.torch_version,
-            "torch_exported": torch_version(),
-        },
-        files={},
     )
 
 

@@ -41,30 +41,34 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> 
     return save(dict(tensors), {**metadata, CHECKSUM: _checksum(tensors, metadata)})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(
+    path: Path, *, what: str = "a checkpoint"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file; what does not belong to it never runs nor waits.
+
+    Args:
+        path: The file.
+        what: What it must be, for the message.
 
     Raises:
         CheckpointError: No regular file, none of ours, or not as it was written.
     """
-    return parsed_tensors(path, regular_bytes(path))
-
-
-def parsed_tensors(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """As :func:`read_tensors`, of the content of a file that was read before."""
-    tensors, metadata = _parsed(path, content)
+    content = regular_bytes(path, what=what)
+    try:
+        tensors = load(content)
+        # Safetensors, which gives the metadata of named files alone, has found the header sound.
+        end = 8 + int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8:end]).get("__metadata__") or {}
+    except _UNREADABLE as error:
+        said = " ".join(str(error).split())
+        raise CheckpointError(f"{path} must be {what}, got: {said}") from error
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise CheckpointError(f"{path} must be as it was written, got another checksum")
     return tensors, metadata
 
 
-def regular_bytes(path: Path, *, what: str = "a checkpoint", most: int = MOST_BYTES) -> bytes:
+def regular_bytes(path: Path, *, what: str) -> bytes:
     """Bytes of a regular file; a link is not followed, a pipe not waited for.
-
-    Args:
-        path: The file.
-        what: What it must be, for the message.
-        most: Bytes that it may have at most.
 
     Raises:
         CheckpointError: It is something else, too large, or cannot be read.
@@ -78,7 +82,7 @@ def regular_bytes(path: Path, *, what: str = "a checkpoint", most: int = MOST_BY
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise CheckpointError(f"{path} must be {what}, got: no regular file")
-            if found.st_size > most:
+            if found.st_size > MOST_BYTES:
                 raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
             return file.read()
     except OSError as error:
@@ -92,14 +96,3 @@ def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _parsed(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        tensors = load(content)
-        # Safetensors, which gives the metadata of named files alone, has found the header sound.
-        end = 8 + int.from_bytes(content[:8], "little")
-        return tensors, json.loads(content[8:end]).get("__metadata__") or {}
-    except _UNREADABLE as error:
-        said = " ".join(str(error).split())
-        raise CheckpointError(f"{path} must be a checkpoint, got: {said}") from error

@@ -48,7 +48,7 @@ def test_hits_are_those_of_the_network_that_export_hands_out(
     loaded = fastrcaps_search.load_network(exports[name])
     with closing(Store.reading(locate(str(trained.file)))) as store:
         study = store.study(name)
-        record = loaded.record
+        record = loaded.card
         best = store.trials(study)[record.trial].best_run
         assert best is not None
         assert best.run == record.run

@@ -206,7 +206,7 @@ def test_the_files_can_be_elsewhere(copy: Trained, tmp_path: Path) -> None:
     found = fastrcaps_search.export_network(
         *("small-lenet", tmp_path / "a"), storage=str(copy.file), files=tmp_path / "moved"
     )
-    assert fastrcaps_search.load_network(found).record.study == "small-lenet"
+    assert fastrcaps_search.load_network(found).card.definition.name == "small-lenet"
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
@@ -278,7 +278,7 @@ def test_the_onnx_file_gives_the_classes_of_predict(
     content = bytearray((folder / "network.onnx").read_bytes())
     content[100] ^= 1
     (folder / "network.onnx").write_bytes(content)
-    with pytest.raises(UsageError, match=r"network\.onnx must be as it was exported"):
+    with pytest.raises(UsageError, match=r"network\.onnx must be as it was written"):
         fastrcaps_search.load_network(folder)
 
 
@@ -308,8 +308,8 @@ def test_a_trial_that_was_set_aside_is_exported_when_it_is_named(
     first = fastrcaps_search.select_trial("small-lenet", storage=storage)["trial"]
     fastrcaps_search.exclude_trial("small-lenet", first, why="a test", storage=storage)
     chosen = fastrcaps_search.export_network("small-lenet", tmp_path / "a", storage=storage)
-    assert fastrcaps_search.load_network(chosen).record.trial == 1 - first
+    assert fastrcaps_search.load_network(chosen).card.trial == 1 - first
     named = fastrcaps_search.export_network(
         "small-lenet", tmp_path / "b", trial=first, storage=storage
     )
-    assert fastrcaps_search.load_network(named).record.trial == first
+    assert fastrcaps_search.load_network(named).card.trial == first

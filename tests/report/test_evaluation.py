@@ -38,9 +38,7 @@ class Looked:
         )
         self.samples: Samples = gather_samples(self.loaded, self.measured)
         self.path = path
-        write_evaluation(
-            self.loaded.record, self.measured, self.samples, path=path, written_at=DATE
-        )
+        write_evaluation(self.loaded.card, self.measured, self.samples, path=path, written_at=DATE)
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +158,8 @@ def test_every_picture_says_what_it_is(capsnet: Looked) -> None:
 
 def test_the_head_names_the_trial_and_both_accuracies(lenet: Looked) -> None:
     text = lenet.path.read_text()
-    record = lenet.loaded.record
-    assert f"<h1>small-lenet, trial {record.trial}</h1>" in text
+    card = lenet.loaded.card
+    assert f"<h1>small-lenet, trial {card.trial}</h1>" in text
     share = f"{100 * lenet.measured.accuracy:.2f}\u00a0%"
     assert text.count(f'<dd class="figure">{share}</dd>') == 2
     assert "exactly the same" in text
@@ -201,11 +199,11 @@ def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="must be writable at"):
         write_evaluation(
-            *(lenet.loaded.record, lenet.measured, lenet.samples),
+            *(lenet.loaded.card, lenet.measured, lenet.samples),
             path=tmp_path / "file" / "a.html",
         )
 
 
 def test_a_network_without_mistakes_says_so(lenet: Looked) -> None:
-    text = evaluation_page(*(lenet.loaded.record, lenet.measured, Samples(())), written_at=DATE)
+    text = evaluation_page(*(lenet.loaded.card, lenet.measured, Samples(())), written_at=DATE)
     assert "None: every image was classified right." in text
