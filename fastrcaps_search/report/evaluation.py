@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.export.accuracy import Measurement
@@ -25,25 +24,6 @@ CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One count of the confusion matrix and its share of the true class, from 0 to 1."""
-
-    count: int
-    share: float
-    is_right: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The images of one class: how many were taken for each class."""
-
-    name: str
-    cells: tuple[Cell, ...]
-    images: int
-    accuracy: float | None
 
 
 def write_evaluation(
@@ -84,32 +64,18 @@ def evaluation_page(
         seconds=text.seconds,
         count=text.count,
         picture=picture,
+        strips=strips,
     ).render(
         card=card,
         measured=measured,
         samples=samples,
-        rows=matrix_rows(measured),
+        confusion=measured.confusion.tolist(),
         without_decoder=card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
-        strips={sweep.label: strips(sweep) for sweep in samples.sweeps},
         content_policy=CONTENT_POLICY,
         written_at=written_at,
     )
-
-
-def matrix_rows(measured: Measurement) -> list[Row]:
-    """The confusion matrix by true class."""
-    rows = []
-    for label, counts in enumerate(measured.confusion.tolist()):
-        images = sum(counts)
-        cells = tuple(
-            Cell(count, count / images if images else 0.0, label == predicted)
-            for predicted, count in enumerate(counts)
-        )
-        accuracy = cells[label].share if images else None
-        rows.append(Row(measured.classes[label], cells, images, accuracy))
-    return rows
 
 
 def strips(sweep: Sweep) -> Sequence[NDArray[np.uint8]]:
@@ -119,25 +85,6 @@ def strips(sweep: Sweep) -> Sequence[NDArray[np.uint8]]:
 
 def picture(pixels: NDArray[np.uint8]) -> str:
     """Grey pixels [height, width] as the address of a PNG that holds them."""
-    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
-
-
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Grey pixels [height, width] as a PNG (ISO/IEC 15948), 8 bits deep, rows unfiltered."""
-    height, width = pixels.shape
-    # Each row begins with the number of its filter.
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        _chunk(kind, content)
-        for kind, content in (
-            (b"IHDR", header),
-            (b"IDAT", zlib.compress(rows.tobytes(), 9)),
-            (b"IEND", b""),
-        )
-    )
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    checksum = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -20,7 +20,7 @@ from fastrcaps_search.errors import DiskError
 from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import LoadedNetwork, load_network
 from fastrcaps_search.export.samples import Samples, gather_samples
-from fastrcaps_search.report.evaluation import evaluation_page, png, write_evaluation
+from fastrcaps_search.report.evaluation import evaluation_page, picture, write_evaluation
 from tests.exported import without_decoder
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
@@ -188,11 +188,14 @@ def test_a_network_without_decoder_says_why_it_draws_nothing(
     assert 'id="sweeps"' not in page
 
 
-def test_a_png_holds_its_pixels() -> None:
+def test_a_picture_holds_its_pixels_in_grey() -> None:
     shades = np.random.default_rng(0).integers(0, 256, (5, 7), dtype=np.uint8)
-    found = Image.open(io.BytesIO(png(shades)))
-    assert found.mode == "L"
-    np.testing.assert_array_equal(np.asarray(found), shades)
+    address = picture(shades)
+    np.testing.assert_array_equal(pixels(address), shades)
+    # Width, height, 8 bits, grey, in the header of a PNG (ISO/IEC 15948).
+    content = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert content[16:26] == bytes([0, 0, 0, 7, 0, 0, 0, 5, 8, 0])
 
 
 def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
