@@ -9,32 +9,22 @@ from pathlib import Path
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
-from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.search.exporting import Exported, ExportRequest, export_trial
+from fastrcaps_search.search.exporting import Exported, export_trial
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Write the folder and say what is in it, why that trial, and what can be done with it.
-
-    Raises:
-        UsageError: A trial and criteria.
-    """
-    criteria = given_criteria(arguments)
-    if arguments.trial is not None and criteria is not None:
-        raise UsageError(
-            "--trial must be left out with --min-accuracy, --max-seconds, --max-parameters and "
-            f"--prefer, got --trial {arguments.trial} and criteria; leave one of them out"
-        )
-    request = ExportRequest(
-        folder=Path(arguments.out),
-        trial=arguments.trial,
-        criteria=criteria or Criteria(),
-        run=arguments.run,
-        onnx=arguments.onnx,
-    )
+    """Write the folder and say what is in it, why that trial, and what can be done with it."""
     with opened(arguments) as (store, study):
-        _tell(export_trial(store, study, request))
+        exported = export_trial(
+            store,
+            study,
+            Path(arguments.out),
+            trial=arguments.trial,
+            criteria=given_criteria(arguments),
+            run=arguments.run,
+            onnx=arguments.onnx,
+        )
+    _tell(exported)
     return 0
 
 

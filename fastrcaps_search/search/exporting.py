@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
@@ -23,25 +23,6 @@ from fastrcaps_search.training.checkpoint import CheckpointFolder
 NAMED = "the trial that was named"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """What to export, and where to.
-
-    Attributes:
-        folder: New or empty folder.
-        trial: Number of the trial; ``None`` for the one that fits ``criteria``.
-        criteria: Bounds and preference.
-        run: Index of the run; ``None`` for the one of highest accuracy.
-        onnx: Whether to write ``network.onnx`` too.
-    """
-
-    folder: Path
-    trial: int | None = None
-    criteria: Criteria = field(default_factory=Criteria)
-    run: int | None = None
-    onnx: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Exported:
     """What was exported, and why that trial.
@@ -59,29 +40,52 @@ class Exported:
     trial: TrialRecord
 
 
-def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Exported:
+def export_trial(
+    store: Store,
+    study: StudyRecord,
+    folder: Path,
+    *,
+    trial: int | None,
+    criteria: Criteria | None,
+    run: int | None,
+    onnx: bool,
+) -> Exported:
     """Write the network of the run of highest accuracy, or of another one, of a trial.
+
+    Args:
+        store: The store.
+        study: The study.
+        folder: New or empty folder.
+        trial: Number of the trial; ``None`` for the one that fits the criteria.
+        criteria: Bounds and preference; ``None`` for the highest accuracy.
+        run: Index of the run; ``None`` for the one of highest accuracy.
+        onnx: Whether to write ``network.onnx`` too.
 
     Raises:
         NothingFitsError: No trial fits the criteria.
-        UsageError: No such trial or run, one that is not done, or a folder in use.
+        UsageError: No such trial or run, one that is not done, a trial and criteria, or a folder
+            in use.
         CheckpointError: The weights are no longer kept, or damaged.
         DiskError: The folder cannot be written.
     """
-    require_free(request.folder)
-    if request.onnx:
+    if trial is not None and criteria is not None:
+        raise UsageError(
+            "--trial must be left out with criteria (--min-accuracy, --max-seconds, "
+            f"--max-parameters, --prefer), got both, --trial {trial!r}; leave one of them out"
+        )
+    require_free(folder)
+    if onnx:
         require_onnx()
-    trials = store.trials(study)
-    number, why = request.trial, NAMED
-    if number is None:
-        row = select_row(choosable_rows(trials), request.criteria)
-        number, why = int(row["trial"]), str(row["why"])
-    _require_complete(study, trials, number)
-    (trial,) = store.trials(study, epochs=True, number=number)
-    run, weights = _best_kept(store, study, trial, request.run)
-    card = _card(study, trial, run)
-    write_network(card, weights, folder=request.folder, onnx=request.onnx)
-    return Exported(request.folder, card, why, trial)
+    trials, why = store.trials(study), NAMED
+    if trial is None:
+        row = select_row(choosable_rows(trials), criteria or Criteria())
+        trial, why = int(row["trial"]), str(row["why"])
+    _require_complete(study, trials, trial)
+    (chosen,) = store.trials(study, epochs=True, number=trial)
+    best, weights = _best_kept(store, study, chosen, run)
+    card = _card(study, chosen, best)
+    write_network(card, weights, folder=folder, onnx=onnx)
+    return Exported(folder, card, why, chosen)
 
 
 def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
