@@ -28,29 +28,32 @@ class Measurement:
     """What a network made of a split.
 
     Attributes:
+        card: The network's.
         data_set: The data set.
         split: Which split of it.
         images: uint8 [N, 28, 28].
         labels: int64 [N].
         predicted: Classes that the network found, int64 [N].
-        stored: Accuracy on this split as it was exported; ``None`` where none was.
         setting: Where and how it was measured.
-        trained: Where and how the network was trained.
     """
 
+    card: ModelCard
     data_set: DataSet
     split: EvaluateOn
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
-    stored: float | None
     setting: RunSetting
-    trained: RunSetting
 
     @property
     def accuracy(self) -> float:
         """Fraction of the images that are classified right."""
         return int((self.predicted == self.labels).sum()) / len(self.labels)
+
+    @property
+    def stored(self) -> float | None:
+        """Accuracy on this split as it was exported; ``None`` where none was."""
+        return self.card.stored_accuracy(self.data_set, self.split)
 
     @property
     def is_equal(self) -> bool | None:
@@ -60,7 +63,7 @@ class Measurement:
     @property
     def is_same_setting(self) -> bool:
         """Whether it was measured where and how the network was trained."""
-        return self.setting == self.trained
+        return self.setting == self.card.setting
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -110,14 +113,13 @@ def measure(
     images, labels = _arrays(load_images(data_set, folder=folder), split)
     on_device = Split(torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device))
     return Measurement(
+        card=card,
         data_set=data_set,
         split=split,
         images=images,
         labels=labels,
         predicted=evaluation.classes(on_device).cpu().numpy(),
-        stored=card.stored_accuracy(data_set, split),
         setting=run_setting(device, precision=str(precision), threads=threads, kernel=kernel),
-        trained=trained,
     )
 
 

@@ -19,7 +19,7 @@ from fastrcaps_search.export.loader import LoadedNetwork
 from fastrcaps_search.export.preprocessing import as_batch
 
 MOST_MISTAKES = 24
-PAIRS_PER_CLASS = 2
+IMAGES_PER_CLASS = 2
 CONSIDERED = 50
 """Images of each class among which the one for its sweep is chosen."""
 STEPS = 5
@@ -30,108 +30,91 @@ OFFSETS = tuple(STEP * step for step in range(-STEPS, STEPS + 1))
 Picture = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Mistake:
     """An image that was taken for another class.
 
     Attributes:
         number: Its place in the split, from 0.
-        image: uint8 [28, 28].
-        label: Its class.
-        predicted: The class that was found.
-        confidence: Of that class: capsule length, or softmax of the logits.
+        confidence: Of the class that was found: capsule length, or softmax of the logits.
     """
 
     number: int
-    image: Picture
-    label: int
-    predicted: int
     confidence: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pair:
-    """An image and what the decoder makes of the capsule of the class that was found."""
+class Reconstruction:
+    """What the decoder makes of the capsule of the class that was found.
 
-    image: Picture
-    reconstruction: Picture
-    label: int
-    predicted: int
+    Attributes:
+        number: Place of the image in the split.
+        picture: uint8 [28, 28].
+    """
+
+    number: int
+    picture: Picture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """One capsule, decoded with each of its dimensions moved.
+    """The capsule of an image's class, decoded with each of its dimensions moved.
 
     Attributes:
-        label: Class of image and capsule.
-        image: uint8 [28, 28].
+        number: Place of the image in the split.
         length: Of the capsule.
         pictures: uint8 [16, 11, 28, 28]: dimension by offset.
     """
 
-    label: int
-    image: Picture
+    number: int
     length: float
-    pictures: NDArray[np.uint8]
+    pictures: Picture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """What there is to look at; pairs and sweeps of CapsNets with a decoder alone.
+    """What there is to look at in a measurement; of CapsNets with a decoder more than mistakes.
 
     Attributes:
         mistakes: The most confident ones first.
-        pairs: The first images of each class.
+        reconstructions: Of the first images of each class.
         sweeps: One for each class that has an image classified right.
     """
 
     mistakes: tuple[Mistake, ...]
-    pairs: tuple[Pair, ...] = ()
+    reconstructions: tuple[Reconstruction, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
 
 
 def gather_samples(loaded: LoadedNetwork, measured: Measurement) -> Samples:
     """Gather what there is to look at."""
     mistakes = tuple(_mistakes(loaded, measured))
-    if not isinstance(loaded.network, CapsNet) or loaded.network.decoder is None:
+    network = loaded.network.eval()
+    if not isinstance(network, CapsNet) or network.decoder is None:
         return Samples(mistakes)
-    network, decoder = loaded.network.eval(), loaded.network.decoder
-    pairs, sweeps = _pairs(network, decoder, measured), _sweeps(network, decoder, measured)
-    return Samples(mistakes, tuple(pairs), tuple(sweeps))
+    decoder = network.decoder
+    reconstructions = tuple(_reconstructions(network, decoder, measured))
+    return Samples(mistakes, reconstructions, tuple(_sweeps(network, decoder, measured)))
 
 
-def _mistakes(loaded: LoadedNetwork, measured: Measurement) -> list[Mistake]:
+def _mistakes(loaded: LoadedNetwork, measured: Measurement) -> Iterator[Mistake]:
     wrong = np.flatnonzero(measured.predicted != measured.labels)
-    if not len(wrong):
-        return []
-    scores = torch.from_numpy(loaded.scores(measured.images[wrong]))
+    scores = loaded.scores(measured.images[wrong])
     if not isinstance(loaded.network, CapsNet):
-        scores = scores.softmax(dim=1)
-    predicted = torch.from_numpy(measured.predicted[wrong])
-    confidence = scores.gather(1, predicted[:, None])[:, 0].numpy()
-    order = np.argsort(-confidence, kind="stable")[:MOST_MISTAKES]
-    return [
-        Mistake(
-            number=int(wrong[place]),
-            image=measured.images[wrong[place]],
-            label=int(measured.labels[wrong[place]]),
-            predicted=int(measured.predicted[wrong[place]]),
-            confidence=float(confidence[place]),
-        )
-        for place in order
-    ]
+        scores = torch.from_numpy(scores).softmax(dim=1).numpy()
+    confidence = scores[np.arange(len(wrong)), measured.predicted[wrong]]
+    for place in np.argsort(-confidence, kind="stable")[:MOST_MISTAKES]:
+        yield Mistake(int(wrong[place]), float(confidence[place]))
 
 
-def _pairs(network: CapsNet, decoder: CapsuleDecoder, measured: Measurement) -> Iterator[Pair]:
+def _reconstructions(
+    network: CapsNet, decoder: CapsuleDecoder, measured: Measurement
+) -> Iterator[Reconstruction]:
     firsts = [np.flatnonzero(measured.labels == label) for label in range(CLASSES)]
-    numbers = np.concatenate([found[:PAIRS_PER_CLASS] for found in firsts])
-    predicted = measured.predicted[numbers]
+    numbers = np.concatenate([found[:IMAGES_PER_CLASS] for found in firsts])
     capsules = _capsules(network, measured.images[numbers])
-    pictures = _decoded(decoder, capsules, torch.from_numpy(predicted))
-    for number, found, picture in zip(numbers, predicted, pictures, strict=True):
-        label = int(measured.labels[number])
-        yield Pair(measured.images[number], picture, label, int(found))
+    pictures = _decoded(decoder, capsules, torch.from_numpy(measured.predicted[numbers]))
+    return map(Reconstruction, numbers.tolist(), pictures)
 
 
 def _sweeps(network: CapsNet, decoder: CapsuleDecoder, measured: Measurement) -> Iterator[Sweep]:
@@ -143,15 +126,11 @@ def _sweeps(network: CapsNet, decoder: CapsuleDecoder, measured: Measurement) ->
         capsules = _capsules(network, measured.images[numbers])
         lengths = capsules[:, label].norm(dim=1)
         best = int(lengths.argmax())
-        yield Sweep(
-            label=label,
-            image=measured.images[numbers[best]],
-            length=float(lengths[best]),
-            pictures=sweep(decoder, capsules[best], label=label),
-        )
+        pictures = sweep(decoder, capsules[best], label=label)
+        yield Sweep(int(numbers[best]), float(lengths[best]), pictures)
 
 
-def sweep(decoder: CapsuleDecoder, capsules: Tensor, *, label: int) -> NDArray[np.uint8]:
+def sweep(decoder: CapsuleDecoder, capsules: Tensor, *, label: int) -> Picture:
     """Pictures uint8 [16, 11, 28, 28] of one capsule, each dimension moved by each offset.
 
     Args:
@@ -159,23 +138,22 @@ def sweep(decoder: CapsuleDecoder, capsules: Tensor, *, label: int) -> NDArray[n
         capsules: Class capsules [10, 16] of one image.
         label: Class whose capsule is moved and decoded.
     """
-    count = CLASS_SIZE * len(OFFSETS)
-    moved = capsules.repeat(count, 1, 1).view(CLASS_SIZE, len(OFFSETS), *capsules.shape)
-    offsets = torch.tensor(OFFSETS, dtype=capsules.dtype, device=capsules.device)
-    for dimension in range(CLASS_SIZE):
-        moved[dimension, :, label, dimension] += offsets
-    pictures = _decoded(decoder, moved.view(count, *capsules.shape), torch.tensor([label] * count))
+    moved = capsules.repeat(CLASS_SIZE, len(OFFSETS), 1, 1)
+    dimensions = torch.arange(CLASS_SIZE)
+    moved[dimensions, :, label, dimensions] += moved.new_tensor(OFFSETS)
+    flat = moved.flatten(end_dim=1)
+    pictures = _decoded(decoder, flat, torch.tensor([label] * len(flat)))
     return pictures.reshape(CLASS_SIZE, len(OFFSETS), IMAGE_SIDE, IMAGE_SIDE)
 
 
 @torch.no_grad()
-def _capsules(network: CapsNet, images: NDArray[np.uint8]) -> Tensor:
+def _capsules(network: CapsNet, images: Picture) -> Tensor:
     device = next(network.parameters()).device
     return network.capsules(as_batch(images)[0].to(device))
 
 
 @torch.no_grad()
-def _decoded(decoder: CapsuleDecoder, capsules: Tensor, chosen: Tensor) -> NDArray[np.uint8]:
+def _decoded(decoder: CapsuleDecoder, capsules: Tensor, chosen: Tensor) -> Picture:
     """Pictures uint8 [B, 28, 28] of the chosen one among capsules [B, 10, 16]."""
     shades = decoder(capsules, chosen.to(capsules.device)) * 255
     pictures = shades.round().to(torch.uint8).view(-1, IMAGE_SIDE, IMAGE_SIDE)

@@ -14,7 +14,6 @@ from PIL import Image
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.export.accuracy import Measurement
-from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
 from fastrcaps_search.report import text
 from fastrcaps_search.report.templating import page_template
@@ -27,18 +26,12 @@ CONTENT_POLICY = (
 
 
 def write_evaluation(
-    card: ModelCard,
-    measured: Measurement,
-    samples: Samples,
-    *,
-    path: Path,
-    written_at: datetime | None = None,
+    measured: Measurement, samples: Samples, *, path: Path, written_at: datetime | None = None
 ) -> None:
     """Write the page, or leave the file that is there as it is.
 
     Args:
-        card: What is known of the network.
-        measured: What it made of a split.
+        measured: What the network made of a split.
         samples: What there is to look at.
         path: The file; its folder is made if need be.
         written_at: The date that it shows, now if left out.
@@ -47,16 +40,10 @@ def write_evaluation(
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, evaluation_page(card, measured, samples, written_at=now).encode())
+    write_file(path, evaluation_page(measured, samples, written_at=now).encode())
 
 
-def evaluation_page(
-    card: ModelCard,
-    measured: Measurement,
-    samples: Samples,
-    *,
-    written_at: datetime,
-) -> str:
+def evaluation_page(measured: Measurement, samples: Samples, *, written_at: datetime) -> str:
     """The whole page."""
     return page_template(
         "evaluation.html.j2",
@@ -66,11 +53,11 @@ def evaluation_page(
         picture=picture,
         strips=strips,
     ).render(
-        card=card,
+        card=measured.card,
         measured=measured,
         samples=samples,
         confusion=measured.confusion.tolist(),
-        without_decoder=card.parameters.decoder is Decoder.NONE,
+        without_decoder=measured.card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
         content_policy=CONTENT_POLICY,

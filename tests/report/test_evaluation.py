@@ -38,7 +38,7 @@ class Looked:
         )
         self.samples: Samples = gather_samples(self.loaded, self.measured)
         self.path = path
-        write_evaluation(self.loaded.card, self.measured, self.samples, path=path, written_at=DATE)
+        write_evaluation(self.measured, self.samples, path=path, written_at=DATE)
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +143,10 @@ def test_the_pictures_are_those_of_the_network(capsnet: Looked) -> None:
         np.testing.assert_array_equal(strip, wanted)
     first = capsnet.samples.mistakes[0]
     np.testing.assert_array_equal(sources[0], capsnet.measured.images[first.number])
-    pair = capsnet.samples.pairs[0]
+    pair = capsnet.samples.reconstructions[0]
     start = len(capsnet.samples.mistakes)
-    np.testing.assert_array_equal(sources[start], pair.image)
-    np.testing.assert_array_equal(sources[start + 1], pair.reconstruction)
+    np.testing.assert_array_equal(sources[start], capsnet.measured.images[pair.number])
+    np.testing.assert_array_equal(sources[start + 1], pair.picture)
 
 
 def test_every_picture_says_what_it_is(capsnet: Looked) -> None:
@@ -178,7 +178,7 @@ def test_a_network_without_decoder_says_why_it_draws_nothing(
 ) -> None:
     without_decoder(capsnet.loaded, tmp_path / "a")
     bare = Looked(tmp_path / "a", tmp_path / "b.html")
-    assert (bare.samples.pairs, bare.samples.sweeps) == ((), ())
+    assert (bare.samples.reconstructions, bare.samples.sweeps) == ((), ())
     assert len(bare.samples.mistakes) == len(capsnet.samples.mistakes)
     page, with_decoder = (each.path.read_text(encoding="utf-8") for each in (bare, capsnet))
     assert "no decoder, shared weights" in page
@@ -201,12 +201,9 @@ def test_a_picture_holds_its_pixels_in_grey() -> None:
 def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="must be writable at"):
-        write_evaluation(
-            *(lenet.loaded.card, lenet.measured, lenet.samples),
-            path=tmp_path / "file" / "a.html",
-        )
+        write_evaluation(lenet.measured, lenet.samples, path=tmp_path / "file" / "a.html")
 
 
 def test_a_network_without_mistakes_says_so(lenet: Looked) -> None:
-    text = evaluation_page(*(lenet.loaded.card, lenet.measured, Samples(())), written_at=DATE)
+    text = evaluation_page(lenet.measured, Samples(()), written_at=DATE)
     assert "None: every image was classified right." in text
