@@ -10,9 +10,8 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.definition.choices import DataSet, EvaluateOn
 from fastrcaps_search.errors import FastrcapsError, UsageError
-from fastrcaps_search.export.accuracy import Measurement, measure, usual_split
+from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import load_network
 from fastrcaps_search.export.samples import gather_samples
 from fastrcaps_search.report.evaluation import write_evaluation
@@ -27,12 +26,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
         raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     loaded = load_network(arguments.folder)
-    card = loaded.card
-    data_set: DataSet = arguments.data_set or card.definition.data_set
-    split: EvaluateOn = arguments.split or usual_split(card, data_set)
-    measured = measure(
-        loaded, data_set=data_set, split=split, folder=commands.data_folder(arguments)
-    )
+    folder = commands.data_folder(arguments)
+    measured = measure(loaded, data_set=arguments.data_set, split=arguments.split, folder=folder)
     page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(measured)
     if not arguments.json:
         # Before the page, which may not be writable.

@@ -14,17 +14,18 @@ from fastrcaps_search.search.exporting import Exported, export_trial
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the folder and say what is in it, why that trial, and what can be done with it."""
+    folder = Path(arguments.out)
     with opened(arguments) as (store, study):
         exported = export_trial(
             store,
             study,
-            Path(arguments.out),
+            folder,
             trial=arguments.trial,
             criteria=given_criteria(arguments),
             run=arguments.run,
             onnx=arguments.onnx,
         )
-    _tell(exported)
+    _tell(exported, folder)
     return 0
 
 
@@ -37,9 +38,8 @@ def _means(exported: Exported) -> str:
     return f"; the mean of the trial's {len(trial.results)} runs is {mean}"
 
 
-def _tell(exported: Exported) -> None:
-    card, folder = exported.card, exported.folder
-    definition = card.definition
+def _tell(exported: Exported, folder: Path) -> None:
+    card, definition = exported.card, exported.card.definition
     print(f"{definition.name}: trial {card.trial}, {exported.why}; run {card.run}")
     tested = ""
     if card.test_accuracy is not None:

@@ -78,14 +78,12 @@ class Measurement:
         return np.bincount(places, minlength=size * size).reshape(size, size).astype(np.int64)
 
 
-def usual_split(card: ModelCard, data_set: DataSet) -> EvaluateOn:
-    """The split to measure unless another is named: the one whose accuracy is stored."""
-    definition = card.definition
-    return definition.evaluate_on if data_set is definition.data_set else EvaluateOn.TEST
-
-
 def measure(
-    loaded: LoadedNetwork, *, data_set: DataSet, split: EvaluateOn, folder: Path | None
+    loaded: LoadedNetwork,
+    *,
+    data_set: DataSet | None = None,
+    split: EvaluateOn | None = None,
+    folder: Path | None,
 ) -> Measurement:
     """Classify a split with the kernels, threads and batches that training evaluated with.
 
@@ -93,20 +91,25 @@ def measure(
 
     Args:
         loaded: The network; it is moved to the kind of device that trained it where there is one.
-        data_set: The data set.
-        split: Which split of it.
+        data_set: The data set; ``None`` for the one that it was trained on.
+        split: Which split of it; ``None`` for the one that its study evaluates on, of another
+            data set the test set.
         folder: Folder with image data, or ``None`` for the default one.
 
     Raises:
         UsageError: The network was trained on images of the split.
         DataError: Data missing, corrupt or short.
     """
-    card, trained = loaded.card, loaded.card.setting
-    _refuse_seen_images(card.definition, data_set, split)
+    card, trained, definition = loaded.card, loaded.card.setting, loaded.card.definition
+    data_set = data_set or definition.data_set
+    if split is None:
+        is_own = data_set is definition.data_set
+        split = definition.evaluate_on if is_own else EvaluateOn.TEST
+    _refuse_seen_images(definition, data_set, split)
     has_card = trained.device == "cuda" and torch.cuda.is_available()
     threads = max(1, min(trained.threads, cores()))
     device = prepare("cuda" if has_card else "cpu", threads=threads)
-    precision = card.definition.precision
+    precision = definition.precision
     evaluation, kernel = evaluation_of(
         loaded.network, device, precision=precision, stored=trained.kernel
     )

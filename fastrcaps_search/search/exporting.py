@@ -28,13 +28,11 @@ class Exported:
     """What was exported, and why that trial.
 
     Attributes:
-        folder: Where it is.
         card: What is known of the network.
         why: In plain words.
         trial: The trial that it is one run of.
     """
 
-    folder: Path
     card: ModelCard
     why: str
     trial: TrialRecord
@@ -85,7 +83,7 @@ def export_trial(
     best, weights = _best_kept(store, study, chosen, run)
     card = _card(study, chosen, best)
     write_network(card, weights, folder=folder, onnx=onnx)
-    return Exported(folder, card, why, chosen)
+    return Exported(card, why, chosen)
 
 
 def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:

@@ -99,25 +99,25 @@ class CheckpointFolder:
             DiskError: The disk is full or the folder cannot be written. Nothing of this
                 checkpoint stays, and every earlier one does.
         """
-        owed = owed or {}
         epoch = checkpoint.epochs[-1].epoch
+        networks = {**(owed or {}), epoch: checkpoint.network}
         figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
         more = {"epochs": figures, "hits": checkpoint.hits.hex()}
-        self._remove_unfinished()
+        # What a killed process left half written: the room may be needed.
+        self._remove_but({path for path in self._files() if path.suffix != ".part"})
         try:
             with disk_errors("a checkpoint", self.path, advice=GOES_ON_WITHOUT):
-                for earlier, network in owed.items():
-                    self._write(Part.WEIGHTS, earlier, network)
-                self._write(Part.WEIGHTS, epoch, checkpoint.network)
+                for each, network in networks.items():
+                    self._write(Part.WEIGHTS, each, network)
                 self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
         except DiskError:
             # Half a checkpoint would only take room.
-            for each in (*owed, epoch):
+            for each in networks:
                 for part in Part:
                     remove_file(self._own(each, part))
             raise
         self._known = {e: claim for e, claim in self._known.items() if e < epoch}
-        self._known |= dict.fromkeys((*owed, epoch), self._claim)
+        self._known |= dict.fromkeys(networks, self._claim)
         self._remove_old(checkpoint.epochs)
 
     def save_weights(self, epoch: int, network: Mapping[str, Tensor]) -> None:
@@ -197,12 +197,6 @@ class CheckpointFolder:
     def _remove_but(self, kept: set[Path]) -> None:
         for path in self._files():
             if path not in kept:
-                remove_file(path)
-
-    def _remove_unfinished(self) -> None:
-        """Remove what a killed process left half written: the room may be needed."""
-        for path in self._files():
-            if path.suffix == ".part":
                 remove_file(path)
 
     def _files(self) -> Iterator[Path]:
