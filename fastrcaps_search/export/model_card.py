@@ -28,13 +28,8 @@ INPUT_SHAPE = (1, IMAGE_SIDE, IMAGE_SIDE)
 
 PREPROCESSING = {
     "image": f"{IMAGE_SIDE}x{IMAGE_SIDE} pixels, one grey channel, light on dark",
-    "size": [IMAGE_SIDE, IMAGE_SIDE],
-    "channels": 1,
-    "background": 0,
     "divide_uint8_by": 255,
     "range": [0.0, 1.0],
-    "mean": 0.0,
-    "standard_deviation": 1.0,
     "steps": "uint8 from 0 to 255 divided by 255; nothing else: no normalisation, no padding "
     "(LeNet5 pads to 32x32 itself)",
 }

@@ -36,15 +36,15 @@ def require_free(folder: Path) -> None:
         UsageError: Something is there that is not an empty folder.
     """
     try:
-        if not os.path.lexists(folder):
+        # It is replaced as a whole, under the feet of whoever stands in it.
+        if folder.is_dir() and folder.samefile(Path.cwd()):
+            found = "the working directory"
+        elif folder.is_dir() and any(folder.iterdir()):
+            found = "a folder with files in it"
+        elif folder.is_dir() or not os.path.lexists(folder):
             return
-        found = "a file"
-        if folder.is_dir():
-            # It is replaced as a whole, under the feet of whoever stands in it.
-            is_here = folder.samefile(Path.cwd())
-            found = "the working directory" if is_here else "a folder with files in it"
-            if not is_here and not any(folder.iterdir()):
-                return
+        else:
+            found = "a file"
     except OSError as error:
         found = reason(error)
     raise UsageError(
