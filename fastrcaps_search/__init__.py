@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastrcaps_search.definition.load import load_study
     from fastrcaps_search.definition.study import StudyDefinition
     from fastrcaps_search.errors import FastrcapsError
-    from fastrcaps_search.training.exported import load_network
+    from fastrcaps_search.export.loader import load_network
 
 _HOMES = {
     "FastrcapsError": "errors",
@@ -35,7 +35,7 @@ _HOMES = {
     "export_network": "api",
     "find_rates": "api",
     "include_trial": "api",
-    "load_network": "training.exported",
+    "load_network": "export.loader",
     "load_study": "definition.load",
     "read_front": "api",
     "read_status": "api",

@@ -287,18 +287,17 @@ def export_network(
         FastrcapsError: As the command would report it.
     """
     # Torch takes seconds to import, and nothing else here needs it.
-    from fastrcaps_search.search.exporting import ExportRequest, export_trial
+    from fastrcaps_search.search.exporting import export_trial
 
     bounds = (min_accuracy, max_seconds, max_parameters)
-    criteria = Criteria(*bounds, Preference.read("accuracy" if prefer is None else prefer))
-    if trial is not None and (*bounds, prefer) != (None,) * 4:
-        raise UsageError(f"trial must be left out with criteria, got both; trial={trial!r}")
+    criteria = None
+    if (*bounds, prefer) != (None,) * 4:
+        criteria = Criteria(*bounds, Preference.read("accuracy" if prefer is None else prefer))
     store = Store.reading(chosen_location(storage, None if files is None else str(files)))
     try:
-        request = ExportRequest(
-            folder=Path(out), trial=trial, criteria=criteria, run=run, onnx=onnx
-        )
-        return export_trial(store, store.study(stored_name(study)), request).folder
+        chosen, folder = store.study(stored_name(study)), Path(out)
+        export_trial(store, chosen, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
+        return folder
     finally:
         store.close()
 

@@ -10,14 +10,11 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.data.data_set import DataSet
-from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.errors import FastrcapsError, UsageError
+from fastrcaps_search.export.accuracy import Measurement, measure
+from fastrcaps_search.export.loader import load_network
+from fastrcaps_search.export.samples import gather_samples
 from fastrcaps_search.report.evaluation import write_evaluation
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import inspect
-from fastrcaps_search.training.measurement import Measurement, measure, usual_split
-from fastrcaps_search.training.network_record import NetworkRecord
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
@@ -29,40 +26,37 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
         raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     loaded = load_network(arguments.folder)
-    record = loaded.record
-    data_set: DataSet = arguments.data_set or record.data_set
-    split: EvaluateOn = arguments.split or usual_split(record, data_set)
-    measured = measure(
-        loaded, data_set=data_set, split=split, folder=commands.data_folder(arguments)
-    )
-    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(record, measured)
+    folder = commands.data_folder(arguments)
+    measured = measure(loaded, data_set=arguments.data_set, split=arguments.split, folder=folder)
+    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(measured)
     if not arguments.json:
         # Before the page, which may not be writable.
-        _tell(loaded, measured)
-    write_evaluation(record, measured, inspect(loaded, measured), path=page)
+        _tell(measured)
+    write_evaluation(measured, gather_samples(loaded, measured), path=page)
     if arguments.json:
-        output.print_json(_json(loaded, measured, page))
+        output.print_json(_json(measured, page))
     else:
         print(f"\npage: {page}")
-    _judge(loaded, measured)
+    _judge(measured)
     return 0
 
 
-def _page_name(record: NetworkRecord, measured: Measurement) -> str:
+def _page_name(measured: Measurement) -> str:
     """One name for each thing that can be measured."""
-    other = "" if measured.data_set == record.data_set else f"{measured.data_set}-"
-    return f"{record.study}-trial-{record.trial}-run-{record.run}-{other}{measured.split}.html"
+    card = measured.card
+    other = "" if measured.data_set == card.definition.data_set else f"{measured.data_set}-"
+    return f"{card.definition.name}-trial-{card.trial}-run-{card.run}-{other}{measured.split}.html"
 
 
-def _tell(loaded: LoadedNetwork, measured: Measurement) -> None:
-    record = loaded.record
+def _tell(measured: Measurement) -> None:
+    card = measured.card
     print(
-        f"{record.study}: trial {record.trial}, run {record.run}: "
+        f"{card.definition.name}: trial {card.trial}, run {card.run}: "
         f"{output.fraction(measured.accuracy)} of the {len(measured.labels):,} images of "
         f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
     )
     print("\nrows: true classes; columns: predicted classes\n")
-    output.print_table(*_table(loaded.classes, measured))
+    output.print_table(*_table(measured.card.classes, measured))
 
 
 def _compared(measured: Measurement) -> str:
@@ -84,12 +78,12 @@ def _table(predicted: Sequence[str], measured: Measurement) -> tuple[list[str], 
     return head, rows
 
 
-def _json(loaded: LoadedNetwork, measured: Measurement, page: Path) -> dict[str, Any]:
-    record = loaded.record
+def _json(measured: Measurement, page: Path) -> dict[str, Any]:
+    card = measured.card
     return {
-        "study": record.study,
-        "trial": record.trial,
-        "run": record.run,
+        "study": card.definition.name,
+        "trial": card.trial,
+        "run": card.run,
         "data_set": str(measured.data_set),
         "split": str(measured.split),
         "images": len(measured.labels),
@@ -101,14 +95,14 @@ def _json(loaded: LoadedNetwork, measured: Measurement, page: Path) -> dict[str,
     }
 
 
-def _judge(loaded: LoadedNetwork, measured: Measurement) -> None:
+def _judge(measured: Measurement) -> None:
     """Refuse an accuracy that is not the stored one, or warn where it need not be."""
     if measured.is_equal is not False:
         return
     differs = f"the accuracy must be the stored {measured.stored!r}, got {measured.accuracy!r}"
     if measured.is_same_setting:
         raise FastrcapsError(f"{differs} on the same device, torch and kernel; export it again")
-    then, now = loaded.record.setting, measured.setting
+    then, now = measured.card.setting, measured.setting
     print(
         f"warning: {differs}; it was trained on {then.device_name} with torch "
         f"{then.torch_version}, {then.kernel} and {then.threads} threads, and measured on "

@@ -9,32 +9,23 @@ from pathlib import Path
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
-from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.search.exporting import Exported, ExportRequest, export_trial
+from fastrcaps_search.search.exporting import Exported, export_trial
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Write the folder and say what is in it, why that trial, and what can be done with it.
-
-    Raises:
-        UsageError: A trial and criteria.
-    """
-    criteria = given_criteria(arguments)
-    if arguments.trial is not None and criteria is not None:
-        raise UsageError(
-            "--trial must be left out with --min-accuracy, --max-seconds, --max-parameters and "
-            f"--prefer, got --trial {arguments.trial} and criteria; leave one of them out"
-        )
-    request = ExportRequest(
-        folder=Path(arguments.out),
-        trial=arguments.trial,
-        criteria=criteria or Criteria(),
-        run=arguments.run,
-        onnx=arguments.onnx,
-    )
+    """Write the folder and say what is in it, why that trial, and what can be done with it."""
+    folder = Path(arguments.out)
     with opened(arguments) as (store, study):
-        _tell(export_trial(store, study, request))
+        exported = export_trial(
+            store,
+            study,
+            folder,
+            trial=arguments.trial,
+            criteria=given_criteria(arguments),
+            run=arguments.run,
+            onnx=arguments.onnx,
+        )
+    _tell(exported, folder)
     return 0
 
 
@@ -47,15 +38,15 @@ def _means(exported: Exported) -> str:
     return f"; the mean of the trial's {len(trial.results)} runs is {mean}"
 
 
-def _tell(exported: Exported) -> None:
-    record, folder = exported.record, exported.folder
-    print(f"{record.study}: trial {record.trial}, {exported.why}; run {record.run}")
+def _tell(exported: Exported, folder: Path) -> None:
+    card, definition = exported.card, exported.card.definition
+    print(f"{definition.name}: trial {card.trial}, {exported.why}; run {card.run}")
     tested = ""
-    if record.test_accuracy is not None:
-        tested = f", {output.fraction(record.test_accuracy)} on the test set"
+    if card.test_accuracy is not None:
+        tested = f", {output.fraction(card.test_accuracy)} on the test set"
     print(
-        f"accuracy {output.fraction(record.accuracy)} on the {record.evaluate_on.images}{tested}, "
-        f"after epoch {record.best_epoch}{_means(exported)}"
+        f"accuracy {output.fraction(card.accuracy)} on the {definition.evaluate_on.images}"
+        f"{tested}, after epoch {card.best_epoch}{_means(exported)}"
     )
     for path in sorted(folder.iterdir()):
         print(f"wrote {path} ({path.stat().st_size:,} bytes)")

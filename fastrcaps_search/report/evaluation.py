@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.export.accuracy import Measurement
+from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
 from fastrcaps_search.report import text
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import replace_file
-from fastrcaps_search.training.inspection import OFFSETS, Inspection, Sweep
-from fastrcaps_search.training.measurement import Measurement
-from fastrcaps_search.training.network_record import NetworkRecord
+from fastrcaps_search.report.write import write_file
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -27,39 +25,14 @@ CONTENT_POLICY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One count of the confusion matrix and its share of the true class, from 0 to 1."""
-
-    count: int
-    share: float
-    is_right: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The images of one class: how many were taken for each class."""
-
-    name: str
-    cells: tuple[Cell, ...]
-    images: int
-    accuracy: float | None
-
-
 def write_evaluation(
-    record: NetworkRecord,
-    measured: Measurement,
-    inspection: Inspection,
-    *,
-    path: Path,
-    written_at: datetime | None = None,
+    measured: Measurement, samples: Samples, *, path: Path, written_at: datetime | None = None
 ) -> None:
     """Write the page, or leave the file that is there as it is.
 
     Args:
-        record: What is known of the network.
-        measured: What it made of a split.
-        inspection: What there is to look at.
+        measured: What the network made of a split.
+        samples: What there is to look at.
         path: The file; its folder is made if need be.
         written_at: The date that it shows, now if left out.
 
@@ -67,16 +40,10 @@ def write_evaluation(
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    replace_file(path, evaluation_page(record, measured, inspection, written_at=now).encode())
+    write_file(path, evaluation_page(measured, samples, written_at=now).encode())
 
 
-def evaluation_page(
-    record: NetworkRecord,
-    measured: Measurement,
-    inspection: Inspection,
-    *,
-    written_at: datetime,
-) -> str:
+def evaluation_page(measured: Measurement, samples: Samples, *, written_at: datetime) -> str:
     """The whole page."""
     return page_template(
         "evaluation.html.j2",
@@ -84,32 +51,18 @@ def evaluation_page(
         seconds=text.seconds,
         count=text.count,
         picture=picture,
+        strips=strips,
     ).render(
-        record=record,
+        card=measured.card,
         measured=measured,
-        inspection=inspection,
-        rows=matrix_rows(measured),
-        without_decoder=record.params.decoder is Decoder.NONE,
+        samples=samples,
+        confusion=measured.confusion.tolist(),
+        without_decoder=measured.card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
-        strips={sweep.label: strips(sweep) for sweep in inspection.sweeps},
         content_policy=CONTENT_POLICY,
         written_at=written_at,
     )
-
-
-def matrix_rows(measured: Measurement) -> list[Row]:
-    """The confusion matrix by true class."""
-    rows = []
-    for label, counts in enumerate(measured.confusion.tolist()):
-        images = sum(counts)
-        cells = tuple(
-            Cell(count, count / images if images else 0.0, label == predicted)
-            for predicted, count in enumerate(counts)
-        )
-        accuracy = cells[label].share if images else None
-        rows.append(Row(measured.classes[label], cells, images, accuracy))
-    return rows
 
 
 def strips(sweep: Sweep) -> Sequence[NDArray[np.uint8]]:
@@ -119,25 +72,6 @@ def strips(sweep: Sweep) -> Sequence[NDArray[np.uint8]]:
 
 def picture(pixels: NDArray[np.uint8]) -> str:
     """Grey pixels [height, width] as the address of a PNG that holds them."""
-    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
-
-
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Grey pixels [height, width] as a PNG (ISO/IEC 15948), 8 bits deep, rows unfiltered."""
-    height, width = pixels.shape
-    # Each row begins with the number of its filter.
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        _chunk(kind, content)
-        for kind, content in (
-            (b"IHDR", header),
-            (b"IDAT", zlib.compress(rows.tobytes(), 9)),
-            (b"IEND", b""),
-        )
-    )
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    checksum = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -13,7 +13,7 @@ from fastrcaps_search.report.library import library
 from fastrcaps_search.report.marks import dark_colours
 from fastrcaps_search.report.page import script_json, script_policy, template
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import replace_file
+from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateTest
 
 
@@ -29,7 +29,7 @@ def write_rates(test: RateTest, *, path: Path, written_at: datetime | None = Non
         DiskError: The file cannot be written there.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    replace_file(path, rates_page(test, written_at=now).encode())
+    write_file(path, rates_page(test, written_at=now).encode())
 
 
 def rates_page(test: RateTest, *, written_at: datetime) -> str:

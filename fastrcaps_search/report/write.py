@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.definition.release import release
-from fastrcaps_search.errors import DiskError, FastrcapsError
+from fastrcaps_search.disk import disk_errors, replace_file
+from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
 
@@ -36,7 +34,7 @@ def write_report(
         FastrcapsError: An image that cannot be drawn.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    replace_file(path, _WRITERS[form](stored, form, now))
+    write_file(path, _WRITERS[form](stored, form, now))
 
 
 def _page(stored: StoredStudy, form: Format, now: datetime) -> bytes:
@@ -84,28 +82,11 @@ def _view(stored: StoredStudy, now: datetime) -> ReportView:
     return report_view(stored, written_at=now, version=release())
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write beside ``path``, then rename: a reader sees the old file or the new one, whole."""
-    try:
-        if path.exists() and not path.is_file():
-            raise DiskError(
-                f"the report must be a file, got {path}, which is "
-                f"{'a folder' if path.is_dir() else 'a device or pipe'}; name another path"
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise DiskError(
-            f"the report must be writable at {path}, got: {reason}; "
-            f"{'free space there or ' if full else ''}name another path"
-        ) from error
+def write_file(path: Path, content: bytes) -> None:
+    """Write a page or an image; a reader sees the old file or the new one, whole.
+
+    Raises:
+        DiskError: The file cannot be written there.
+    """
+    with disk_errors("the report", path):
+        replace_file(path, content)

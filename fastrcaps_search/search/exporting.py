@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
-from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
+from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.onnx_model import require_onnx
+from fastrcaps_search.export.writer import Weights, require_free, write_network
 from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.metrics import RunSetting
@@ -18,35 +20,8 @@ from fastrcaps_search.search.runs import claims
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.checkpoint import CheckpointFolder
-from fastrcaps_search.training.export import (
-    Weights,
-    require_free,
-    torch_version,
-    write_network,
-)
-from fastrcaps_search.training.network_record import NetworkRecord
-from fastrcaps_search.training.onnx_file import require_onnx
 
 NAMED = "the trial that was named"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """What to export, and where to.
-
-    Attributes:
-        folder: New or empty folder.
-        trial: Number of the trial; ``None`` for the one that fits ``criteria``.
-        criteria: Bounds and preference.
-        run: Index of the run; ``None`` for the one of highest accuracy.
-        onnx: Whether to write ``network.onnx`` too.
-    """
-
-    folder: Path
-    trial: int | None = None
-    criteria: Criteria = field(default_factory=Criteria)
-    run: int | None = None
-    onnx: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +29,62 @@ class Exported:
     """What was exported, and why that trial.
 
     Attributes:
-        folder: Where it is.
-        record: What is known of the network.
+        card: What is known of the network.
         why: In plain words.
         trial: The trial that it is one run of.
     """
 
-    folder: Path
-    record: NetworkRecord
+    card: ModelCard
     why: str
     trial: TrialRecord
 
 
-def export_trial(store: Store, study: StudyRecord, request: ExportRequest) -> Exported:
+def export_trial(
+    store: Store,
+    study: StudyRecord,
+    folder: Path,
+    *,
+    trial: int | None,
+    criteria: Criteria | None,
+    run: int | None,
+    onnx: bool,
+) -> Exported:
     """Write the network of the run of highest accuracy, or of another one, of a trial.
+
+    Args:
+        store: The store.
+        study: The study.
+        folder: New or empty folder.
+        trial: Number of the trial; ``None`` for the one that fits the criteria.
+        criteria: Bounds and preference; ``None`` for the highest accuracy.
+        run: Index of the run; ``None`` for the one of highest accuracy.
+        onnx: Whether to write ``network.onnx`` too.
 
     Raises:
         NothingFitsError: No trial fits the criteria.
-        UsageError: No such trial or run, one that is not done, or a folder in use.
+        UsageError: No such trial or run, one that is not done, a trial and criteria, or a folder
+            in use.
         CheckpointError: The weights are no longer kept, or damaged.
         DiskError: The folder cannot be written.
     """
-    require_free(request.folder)
-    if request.onnx:
+    if trial is not None and criteria is not None:
+        raise UsageError(
+            "--trial must be left out with criteria (--min-accuracy, --max-seconds, "
+            f"--max-parameters, --prefer), got both, --trial {trial!r}; leave one of them out"
+        )
+    require_free(folder)
+    if onnx:
         require_onnx()
-    trials = read_study(store, study.name).trials
-    number, why = request.trial, NAMED
-    if number is None:
-        row = select_row(choosable_rows(trials), request.criteria)
-        number, why = int(row["trial"]), str(row["why"])
-    _require_complete(study, trials, number)
-    (trial,) = store.trials(study, epochs=True, number=number)
-    run, weights = _best_kept(store, study, trial, request.run)
-    record = write_network(
-        _record(study, trial, run), weights, folder=request.folder, onnx=request.onnx
-    )
-    return Exported(request.folder, record, why, trial)
+    trials, why = read_study(store, study.name).trials, NAMED
+    if trial is None:
+        row = select_row(choosable_rows(trials), criteria or Criteria())
+        trial, why = int(row["trial"]), str(row["why"])
+    _require_complete(study, trials, trial)
+    (chosen,) = store.trials(study, epochs=True, number=trial)
+    best, weights = _best_kept(store, study, chosen, run)
+    card = _card(study, chosen, best)
+    write_network(card, weights, folder=folder, onnx=onnx)
+    return Exported(card, why, chosen)
 
 
 def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
@@ -166,30 +161,19 @@ def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecor
         ) from error
 
 
-def _record(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> NetworkRecord:
-    definition = study.definition
-    return NetworkRecord(
-        study=study.name,
-        data_set=definition.data_set,
-        evaluate_on=definition.evaluate_on,
+def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
+    return ModelCard(
+        definition=study.definition,
+        parameters=trial.parameters,
         trial=trial.number,
         run=run.run,
         seed=run.seed,
-        network=definition.network,
-        routing_gradient=definition.routing_gradient,
-        params=trial.parameters,
         learned_parameters=run.parameters or 0,
         best_epoch=run.best_epoch or 0,
         accuracy=run.accuracy or 0.0,
         test_accuracy=run.test_accuracy,
         training_seconds=run.training_seconds or 0.0,
         setting=_setting(trial, run),
-        versions={
-            "fastrcaps_search": release(),
-            "torch_trained": _setting(trial, run).torch_version,
-            "torch_exported": torch_version(),
-        },
-        files={},
     )
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.errors import CheckpointError
+from fastrcaps_search.export.trained import evaluation_of, trained_network
 from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import RunRecord, TrialRecord
-from fastrcaps_search.training.checkpoint import require_fit
-from fastrcaps_search.training.evaluate import accuracy
-from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.precision import use_precision
 
 
 def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:
@@ -42,24 +38,9 @@ def _test_accuracy(
         raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
     definition, parameters = place.study.definition, lease.claim.parameters
     folder = checkpoint_folder(lease, study=place.study, known=known)
-    network = build_network(
-        definition.network,
-        decoder=parameters.decoder,
-        weight_sharing=parameters.weight_sharing,
-        routing_gradient=definition.routing_gradient,
-    )
-    weights = folder.weights(best)
-    require_fit(weights, network.state_dict())
-    network.load_state_dict(weights)
+    network = trained_network(definition, parameters, folder.weights(best))
     test = place.splits.test
-    device = test.labels.device
-    kernel = choose_kernel(
-        device,
-        capsules=definition.network.has_capsules,
-        precision=definition.precision,
-        stored=run.setting.kernel,
+    evaluation, _ = evaluation_of(
+        network, test.labels.device, precision=definition.precision, stored=run.setting.kernel
     )
-    if device.type == "cuda":
-        # As after each epoch of training; the routing of the evaluation is never rounded.
-        use_precision(network, definition.precision, plain_routing=True)
-    return accuracy(network.to(device), test, kernel=kernel)
+    return evaluation.accuracy(test)

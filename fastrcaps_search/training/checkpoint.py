@@ -21,17 +21,20 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fastrcaps_search.disk import disk_errors, remove_file, replace_file
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics, RunResult
-from fastrcaps_search.training.tensor_file import (
-    read_tensors,
-    reason,
-    remove_file,
-    write_tensors,
-)
+from fastrcaps_search.training.tensor_file import read_tensors, tensor_bytes
 
 FORMAT = "fastrcaps-checkpoint-3"
-FILE_NAME = re.compile(r"epoch-\d{4,}\.claim-(\d+)\.(?:weights|state)\.safetensors(?:\.part)?")
+FILE_NAME = re.compile(
+    r"\.?epoch-\d{4,}\.claim-(\d+)\.(?:weights|state)\.safetensors(?:\.[0-9a-f]{8}\.part)?"
+)
+GOES_ON_WITHOUT = "the trial goes on without this checkpoint"
+GOES_ON = (
+    "free some space or mend the folder and run the same line again, the trial goes on from its "
+    "last good checkpoint"
+)
 
 
 class Part(StrEnum):
@@ -96,27 +99,25 @@ class CheckpointFolder:
             DiskError: The disk is full or the folder cannot be written. Nothing of this
                 checkpoint stays, and every earlier one does.
         """
-        owed = owed or {}
         epoch = checkpoint.epochs[-1].epoch
-        self._remove_unfinished()
+        networks = {**(owed or {}), epoch: checkpoint.network}
+        figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
+        more = {"epochs": figures, "hits": checkpoint.hits.hex()}
+        # What a killed process left half written: the room may be needed.
+        self._remove_but({path for path in self._files() if path.suffix != ".part"})
         try:
-            for earlier, network in owed.items():
-                self._write(Part.WEIGHTS, earlier, network)
-            self._write(Part.WEIGHTS, epoch, checkpoint.network)
-            figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
-            more = {"epochs": figures, "hits": checkpoint.hits.hex()}
-            self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
-        except OSError as error:
+            with disk_errors("a checkpoint", self.path, advice=GOES_ON_WITHOUT):
+                for each, network in networks.items():
+                    self._write(Part.WEIGHTS, each, network)
+                self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
+        except DiskError:
             # Half a checkpoint would only take room.
-            for each in (*owed, epoch):
+            for each in networks:
                 for part in Part:
                     remove_file(self._own(each, part))
-            raise DiskError(
-                f"{self.path}: a checkpoint must be written, got: {reason(error)}; "
-                "the trial goes on without this checkpoint"
-            ) from error
+            raise
         self._known = {e: claim for e, claim in self._known.items() if e < epoch}
-        self._known |= dict.fromkeys((*owed, epoch), self._claim)
+        self._known |= dict.fromkeys(networks, self._claim)
         self._remove_old(checkpoint.epochs)
 
     def save_weights(self, epoch: int, network: Mapping[str, Tensor]) -> None:
@@ -125,14 +126,8 @@ class CheckpointFolder:
         Raises:
             DiskError: They cannot be written.
         """
-        try:
+        with disk_errors("the weights of the best epoch", self.path, advice=GOES_ON):
             self._write(Part.WEIGHTS, epoch, network)
-        except OSError as error:
-            raise DiskError(
-                f"{self.path}: the weights of the best epoch must be written, got: "
-                f"{reason(error)}; free some space or mend the folder and run the same line "
-                "again, the trial goes on from its last good checkpoint"
-            ) from error
         self._known[epoch] = self._claim
 
     def adopt(self, epoch: int) -> None:
@@ -141,15 +136,10 @@ class CheckpointFolder:
         Raises:
             DiskError: The folder cannot be written.
         """
-        try:
+        with disk_errors("a checkpoint", self.path, advice=GOES_ON):
             for part in Part:
                 with suppress(FileNotFoundError):
                     self._path(epoch, part).replace(self._own(epoch, part))
-        except OSError as error:
-            raise DiskError(
-                f"{self.path} must be a folder that can be written, got: {reason(error)}; mend "
-                "it and run the same line again, the trial goes on"
-            ) from error
         self._known[epoch] = self._claim
 
     def newest(self) -> Checkpoint | None:
@@ -209,12 +199,6 @@ class CheckpointFolder:
             if path not in kept:
                 remove_file(path)
 
-    def _remove_unfinished(self) -> None:
-        """Remove what a killed process left half written: the room may be needed."""
-        for path in self._files():
-            if path.suffix == ".part":
-                remove_file(path)
-
     def _files(self) -> Iterator[Path]:
         """Files of this claim and of earlier ones."""
         try:
@@ -237,9 +221,8 @@ class CheckpointFolder:
     def _write(
         self, part: Part, epoch: int, tensors: Mapping[str, Tensor], **metadata: str
     ) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         marks = {**self._owner, "epoch": str(epoch)}
-        write_tensors(self._own(epoch, part), tensors, {**marks, **metadata})
+        replace_file(self._own(epoch, part), tensor_bytes(tensors, {**marks, **metadata}))
 
     def _read(self, part: Part, epoch: int) -> tuple[dict[str, Tensor], dict[str, str]]:
         if epoch not in self._known:

@@ -1,14 +1,12 @@
-"""One file of tensors: written whole or not at all, and checked when it is read."""
+"""A file of tensors with a checksum, which is checked when it is read."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -16,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from fastrcaps_search.disk import reason
 from fastrcaps_search.errors import CheckpointError
 
 MOST_BYTES = 512 * 1024 * 1024
@@ -33,56 +32,43 @@ _UNREADABLE = (
 )
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a whole file or none: a temporary name, flushed to the disk, then renamed.
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The content of a file.
 
     The metadata gets a checksum beside it (safetensors has none): SHA-256 of the metadata, and of
     name, type, shape and bytes of each tensor, in the order of names.
-
-    Raises:
-        OSError: The file cannot be written; an earlier one of that name stays.
     """
-    checksum = _checksum(tensors, metadata)
-    content = save(dict(tensors), {**metadata, CHECKSUM: checksum})
-    temporary = path.with_name(path.name + ".part")
-    try:
-        # What stands there may be a link, which must not be followed.
-        temporary.unlink(missing_ok=True)
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        remove_file(temporary)
-        raise
-    flush_folder(path.parent)
+    return save(dict(tensors), {**metadata, CHECKSUM: _checksum(tensors, metadata)})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(
+    path: Path, *, what: str = "a checkpoint"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file; what does not belong to it never runs nor waits.
+
+    Args:
+        path: The file.
+        what: What it must be, for the message.
 
     Raises:
         CheckpointError: No regular file, none of ours, or not as it was written.
     """
-    return parsed_tensors(path, regular_bytes(path))
-
-
-def parsed_tensors(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """As :func:`read_tensors`, of the content of a file that was read before."""
-    tensors, metadata = _parsed(path, content)
+    content = regular_bytes(path, what=what)
+    try:
+        tensors = load(content)
+        # Safetensors, which gives the metadata of named files alone, has found the header sound.
+        end = 8 + int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8:end]).get("__metadata__") or {}
+    except _UNREADABLE as error:
+        said = " ".join(str(error).split())
+        raise CheckpointError(f"{path} must be {what}, got: {said}") from error
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise CheckpointError(f"{path} must be as it was written, got another checksum")
     return tensors, metadata
 
 
-def regular_bytes(path: Path, *, what: str = "a checkpoint", most: int = MOST_BYTES) -> bytes:
+def regular_bytes(path: Path, *, what: str) -> bytes:
     """Bytes of a regular file; a link is not followed, a pipe not waited for.
-
-    Args:
-        path: The file.
-        what: What it must be, for the message.
-        most: Bytes that it may have at most.
 
     Raises:
         CheckpointError: It is something else, too large, or cannot be read.
@@ -96,24 +82,11 @@ def regular_bytes(path: Path, *, what: str = "a checkpoint", most: int = MOST_BY
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise CheckpointError(f"{path} must be {what}, got: no regular file")
-            if found.st_size > most:
+            if found.st_size > MOST_BYTES:
                 raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
             return file.read()
     except OSError as error:
         raise CheckpointError(f"{path} must be {what}, got: {reason(error)}") from error
-
-
-def remove_file(path: Path) -> None:
-    """Remove a file that is no longer needed; one that cannot be removed only takes room."""
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-
-
-def reason(error: OSError) -> str:
-    """What the system says, in a few words."""
-    if error.errno == errno.ELOOP:
-        return "a symbolic link"
-    return error.strerror or type(error).__name__
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
@@ -123,23 +96,3 @@ def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def flush_folder(path: Path) -> None:
-    """Make a renaming last."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _parsed(path: Path, content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        tensors = load(content)
-        # Safetensors, which gives the metadata of named files alone, has found the header sound.
-        end = 8 + int.from_bytes(content[:8], "little")
-        return tensors, json.loads(content[8:end]).get("__metadata__") or {}
-    except _UNREADABLE as error:
-        said = " ".join(str(error).split())
-        raise CheckpointError(f"{path} must be a checkpoint, got: {said}") from error

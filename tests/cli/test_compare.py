@@ -12,9 +12,9 @@ import pytest
 import fastrcaps_search
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import EvaluateOn
+from fastrcaps_search.export.accuracy import measure
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.measurement import measure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_hits_are_those_of_the_network_that_export_hands_out(
     loaded = fastrcaps_search.load_network(exports[name])
     with closing(Store.reading(locate(str(trained.file)))) as store:
         study = store.study(name)
-        record = loaded.record
+        record = loaded.card
         best = store.trials(study)[record.trial].best_run
         assert best is not None
         assert best.run == record.run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import pytest
 
 import fastrcaps_search
 from fastrcaps_search.data.shipped import MNIST_MINI
+from tests.exported import sign
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -33,15 +33,13 @@ def copied(exports: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def change(folder: Path, **keys: Any) -> None:  # noqa: ANN401  # whatever JSON holds
-    """Change the record and mend its checksum, as another machine could have written it."""
+    """Change the card and mend its checksum, as another machine could have written it."""
     path = folder / "network.json"
     values = json.loads(path.read_text())
     for key, value in keys.items():
         values[key] = {**values[key], **value} if isinstance(value, dict) else value
-    del values["sha256"]
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    values["sha256"] = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(json.dumps(values))
+    sign(folder)
 
 
 @pytest.mark.parametrize("name", ["small-lenet", "small-capsnet"])
@@ -96,7 +94,7 @@ def test_the_table_holds_what_was_counted(
         row = counted[int(label)]
         row[predicted] = str(int(row[predicted].replace(".", "0")) + 1)
     lines = done.stdout.splitlines()
-    accuracy = f"{100 * (loaded.record.test_accuracy or 0):.2f} %"
+    accuracy = f"{100 * (loaded.card.test_accuracy or 0):.2f} %"
     assert f": {accuracy} of the 500 images of mnist-mini's test set, equal to the" in lines[0]
     assert lines[4].split() == [*"0123456789", "images", "right"]
     for label, line in enumerate(lines[5:15]):
@@ -125,21 +123,28 @@ def test_another_accuracy_in_another_setting_is_a_warning(call: Cli, copied: Pat
 
 
 def test_images_that_it_was_trained_on_are_refused(call: Cli, copied: Path) -> None:
-    change(copied, evaluate_on="test", test_accuracy=None)
+    change(copied, study={"evaluate_on": "test"}, test_accuracy=None)
     done = call("evaluate", str(copied), "--split", "validation")
     assert done.returncode == 2
     assert "--split must be test" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("trained_on", "flags", "images"),
+    [
+        ("mnist", ("--data-set", "mnist-mini"), "test set"),
+        ("mnist", ("--data-set", "mnist-mini", "--split", "validation"), "validation split"),
+        ("mnist-mini", ("--data-set", "mnist", "--split", "validation"), "validation split"),
+    ],
+)
 def test_mnists_training_images_are_refused_under_their_other_name(
-    call: Cli, copied: Path
+    call: Cli, copied: Path, trained_on: str, flags: tuple[str, ...], images: str
 ) -> None:
-    change(copied, data_set="mnist")
-    done = call("evaluate", str(copied), "--data-set", "mnist-mini")
-    assert done.returncode == 2
-    assert (
-        "--data-set must not be mnist-mini for a network of mnist, whose training" in done.stderr
-    )
+    change(copied, study={"data_set": trained_on})
+    done = call("evaluate", str(copied), *flags)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    message = f"must not be {flags[1]} with its {images} for a network of {trained_on}, "
+    assert f"--data-set {message}" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_a_tampered_export_is_refused(call: Cli, copied: Path, tmp_path: Path) -
     (copied / "weights.safetensors").write_bytes(b"something else")
     done = call("evaluate", str(copied))
     assert done.returncode == 2
-    assert "must be as it was exported" in done.stderr
+    assert "weights.safetensors must be a file of an exported network" in done.stderr
     assert not (tmp_path / "reports").exists()
 
 

@@ -205,7 +205,7 @@ def test_the_files_can_be_elsewhere(copy: Trained, tmp_path: Path) -> None:
     found = fastrcaps_search.export_network(
         *("small-lenet", tmp_path / "a"), storage=str(copy.file), files=tmp_path / "moved"
     )
-    assert fastrcaps_search.load_network(found).record.study == "small-lenet"
+    assert fastrcaps_search.load_network(found).card.definition.name == "small-lenet"
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
@@ -243,8 +243,8 @@ def test_a_full_disk_leaves_nothing(
     flags = ("--storage", str(trained.file), "--out", str(disk / "new" / "a"))
     done = call("export", "--study", "small-capsnet", *flags)
     assert done.returncode == 1
-    assert "must be writable to" in done.stderr
-    assert "No space left on device; free space there or name another folder" in done.stderr
+    assert "the network must be writable at" in done.stderr
+    assert "No space left on device; free space there or name another path" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(disk.iterdir()) == []
     assert call("export", "--study", "small-lenet", *flags).returncode == 0
@@ -277,7 +277,7 @@ def test_the_onnx_file_gives_the_classes_of_predict(
     content = bytearray((folder / "network.onnx").read_bytes())
     content[100] ^= 1
     (folder / "network.onnx").write_bytes(content)
-    with pytest.raises(UsageError, match=r"network\.onnx must be as it was exported"):
+    with pytest.raises(UsageError, match=r"network\.onnx must be as it was written"):
         fastrcaps_search.load_network(folder)
 
 
@@ -307,8 +307,8 @@ def test_a_trial_that_was_set_aside_is_exported_when_it_is_named(
     first = fastrcaps_search.select_trial("small-lenet", storage=storage)["trial"]
     fastrcaps_search.exclude_trial("small-lenet", first, why="a test", storage=storage)
     chosen = fastrcaps_search.export_network("small-lenet", tmp_path / "a", storage=storage)
-    assert fastrcaps_search.load_network(chosen).record.trial == 1 - first
+    assert fastrcaps_search.load_network(chosen).card.trial == 1 - first
     named = fastrcaps_search.export_network(
         "small-lenet", tmp_path / "b", trial=first, storage=storage
     )
-    assert fastrcaps_search.load_network(named).record.trial == first
+    assert fastrcaps_search.load_network(named).card.trial == first

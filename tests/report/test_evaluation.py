@@ -18,10 +18,10 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.evaluation import evaluation_page, png, write_evaluation
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import Inspection, inspect
-from fastrcaps_search.training.measurement import Measurement, measure
+from fastrcaps_search.export.accuracy import Measurement, measure
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.samples import Samples, gather_samples
+from fastrcaps_search.report.evaluation import evaluation_page, picture, write_evaluation
 from tests.exported import without_decoder
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
@@ -37,11 +37,9 @@ class Looked:
         self.measured: Measurement = measure(
             self.loaded, data_set=MNIST_MINI, split=EvaluateOn.TEST, folder=None
         )
-        self.inspection: Inspection = inspect(self.loaded, self.measured)
+        self.samples: Samples = gather_samples(self.loaded, self.measured)
         self.path = path
-        write_evaluation(
-            self.loaded.record, self.measured, self.inspection, path=path, written_at=DATE
-        )
+        write_evaluation(self.measured, self.samples, path=path, written_at=DATE)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +84,8 @@ def test_a_browser_is_content_and_asks_nobody(opened: Opened, capsnet: Looked) -
     page = opened.page
     broken = page.evaluate("[...document.images].filter((i) => !i.naturalWidth).length")
     assert broken == 0
-    sweeps = len(capsnet.inspection.sweeps)
-    pictures = len(capsnet.inspection.mistakes) + 2 * 20 + sweeps * (1 + 16)
+    sweeps = len(capsnet.samples.sweeps)
+    pictures = len(capsnet.samples.mistakes) + 2 * 20 + sweeps * (1 + 16)
     assert page.locator("img").count() == pictures
     assert opened.said == []
     asked = {re.sub(r"^(data:image/png);.*", r"\1", url) for url in opened.requests}
@@ -138,18 +136,18 @@ def test_the_pictures_are_those_of_the_network(capsnet: Looked) -> None:
     strips = [source for source in sources if source.shape == (28, 11 * 28)]
     expected = [
         np.hstack(list(dimension))
-        for sweep in capsnet.inspection.sweeps
+        for sweep in capsnet.samples.sweeps
         for dimension in sweep.pictures
     ]
     assert len(strips) == len(expected)
     for strip, wanted in zip(strips, expected, strict=True):
         np.testing.assert_array_equal(strip, wanted)
-    first = capsnet.inspection.mistakes[0]
+    first = capsnet.samples.mistakes[0]
     np.testing.assert_array_equal(sources[0], capsnet.measured.images[first.number])
-    pair = capsnet.inspection.pairs[0]
-    start = len(capsnet.inspection.mistakes)
-    np.testing.assert_array_equal(sources[start], pair.image)
-    np.testing.assert_array_equal(sources[start + 1], pair.reconstruction)
+    pair = capsnet.samples.reconstructions[0]
+    start = len(capsnet.samples.mistakes)
+    np.testing.assert_array_equal(sources[start], capsnet.measured.images[pair.number])
+    np.testing.assert_array_equal(sources[start + 1], pair.picture)
 
 
 def test_every_picture_says_what_it_is(capsnet: Looked) -> None:
@@ -161,13 +159,13 @@ def test_every_picture_says_what_it_is(capsnet: Looked) -> None:
 
 def test_the_head_names_the_trial_and_both_accuracies(lenet: Looked) -> None:
     text = lenet.path.read_text()
-    record = lenet.loaded.record
-    assert f"<h1>small-lenet, trial {record.trial}</h1>" in text
+    card = lenet.loaded.card
+    assert f"<h1>small-lenet, trial {card.trial}</h1>" in text
     share = f"{100 * lenet.measured.accuracy:.2f}\u00a0%"
     assert text.count(f'<dd class="figure">{share}</dd>') == 2
     assert "exactly the same" in text
     assert "2026-05-04 14:05 UTC" in text
-    assert f"no. {lenet.inspection.mistakes[0].number}</small>" in text
+    assert f"no. {lenet.samples.mistakes[0].number}</small>" in text
 
 
 def test_lenet5_has_neither_reconstructions_nor_sweeps(lenet: Looked, capsnet: Looked) -> None:
@@ -181,8 +179,8 @@ def test_a_network_without_decoder_says_why_it_draws_nothing(
 ) -> None:
     without_decoder(capsnet.loaded, tmp_path / "a")
     bare = Looked(tmp_path / "a", tmp_path / "b.html")
-    assert (bare.inspection.pairs, bare.inspection.sweeps) == ((), ())
-    assert len(bare.inspection.mistakes) == len(capsnet.inspection.mistakes)
+    assert (bare.samples.reconstructions, bare.samples.sweeps) == ((), ())
+    assert len(bare.samples.mistakes) == len(capsnet.samples.mistakes)
     page, with_decoder = (each.path.read_text(encoding="utf-8") for each in (bare, capsnet))
     assert "no decoder, shared weights" in page
     assert "the network was trained without a decoder" in page
@@ -191,22 +189,22 @@ def test_a_network_without_decoder_says_why_it_draws_nothing(
     assert 'id="sweeps"' not in page
 
 
-def test_a_png_holds_its_pixels() -> None:
+def test_a_picture_holds_its_pixels_in_grey() -> None:
     shades = np.random.default_rng(0).integers(0, 256, (5, 7), dtype=np.uint8)
-    found = Image.open(io.BytesIO(png(shades)))
-    assert found.mode == "L"
-    np.testing.assert_array_equal(np.asarray(found), shades)
+    address = picture(shades)
+    np.testing.assert_array_equal(pixels(address), shades)
+    # Width, height, 8 bits, grey, in the header of a PNG (ISO/IEC 15948).
+    content = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert content[16:26] == bytes([0, 0, 0, 7, 0, 0, 0, 5, 8, 0])
 
 
 def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="must be writable at"):
-        write_evaluation(
-            *(lenet.loaded.record, lenet.measured, lenet.inspection),
-            path=tmp_path / "file" / "a.html",
-        )
+        write_evaluation(lenet.measured, lenet.samples, path=tmp_path / "file" / "a.html")
 
 
 def test_a_network_without_mistakes_says_so(lenet: Looked) -> None:
-    text = evaluation_page(*(lenet.loaded.record, lenet.measured, Inspection(())), written_at=DATE)
+    text = evaluation_page(lenet.measured, Samples(()), written_at=DATE)
     assert "None: every image was classified right." in text

@@ -102,7 +102,7 @@ def test_a_folder_in_the_way_is_left_as_it_is(
 ) -> None:
     path = tmp_path / "page"
     path.mkdir()
-    with pytest.raises(DiskError, match="which is a folder"):
+    with pytest.raises(DiskError, match="got: a folder; name another"):
         write_report(StoredStudy(records.study(), []), path=path, form=form)
     assert [entry.name for entry in tmp_path.iterdir()] == ["page"]
 
@@ -287,7 +287,7 @@ def test_what_is_no_file_is_not_replaced(records: Records, tmp_path: Path, kind:
         path.mkdir()
     before = path.stat()
     what = "a folder" if kind == "folder" else "a device or pipe"
-    with pytest.raises(DiskError, match=f"must be a file, got {path}, which is {what}; name ano"):
+    with pytest.raises(DiskError, match=f"must be writable at {path}, got: {what}; name another"):
         write_report(StoredStudy(records.study(), ()), path=path)
     assert (path.stat().st_ino, path.stat().st_mode) == (before.st_ino, before.st_mode)
     assert kind == "device" or list(tmp_path.iterdir()) == [path]

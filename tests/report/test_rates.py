@@ -87,5 +87,5 @@ def test_a_browser_draws_it_and_asks_nobody(
 
 
 def test_a_page_that_cannot_be_written(test: RateTest, tmp_path: Path) -> None:
-    with pytest.raises(DiskError, match=r"must be a file, got .* which is a folder"):
+    with pytest.raises(DiskError, match=r"must be writable at .*, got: a folder; name another"):
         write_rates(test, path=tmp_path)

@@ -13,6 +13,7 @@ import torch
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.remaining_work import untested_front
+from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics

@@ -369,8 +369,7 @@ class FullDisk:
 
     def _on_unsaved(self, epoch: int, error: DiskError) -> None:
         assert str(error).endswith(
-            "run: a checkpoint must be written, got: No space left on device; the trial goes on "
-            "without this checkpoint"
+            "run, got: No space left on device; the trial goes on without this checkpoint"
         )
         self.unsaved.append(epoch)
 
@@ -464,7 +463,7 @@ def test_a_disk_that_is_full_to_the_end_keeps_the_last_good_checkpoint(
         run.train()
 
     assert str(caught.value) == (
-        f"{folder.path}: the weights of the best epoch must be written, got: No space left on "
+        f"the weights of the best epoch must be writable at {folder.path}, got: No space left on "
         "device; free some space or mend the folder and run the same line again, the trial goes "
         "on from its last good checkpoint"
     )

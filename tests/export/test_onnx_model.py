@@ -14,8 +14,8 @@ from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import Decoder, Network
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.training.exported import load_network
-from fastrcaps_search.training.onnx_file import onnx_bytes
+from fastrcaps_search.export.loader import load_network
+from fastrcaps_search.export.onnx_model import onnx_bytes
 
 needs_onnx = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),

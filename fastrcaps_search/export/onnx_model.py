@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.errors import FastrcapsError, UsageError
-from fastrcaps_search.training.network_record import INPUT_SHAPE
+from fastrcaps_search.export.model_card import INPUT_SHAPE
 
 INPUT = "images"
 SCORES = "scores"

@@ -11,9 +11,9 @@ import torch
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.training.exported import LoadedNetwork, load_network
-from fastrcaps_search.training.inspection import Inspection, inspect
-from fastrcaps_search.training.measurement import Measurement, measure
+from fastrcaps_search.export.accuracy import Measurement, measure
+from fastrcaps_search.export.loader import LoadedNetwork, load_network
+from fastrcaps_search.export.samples import Samples, gather_samples
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
 
@@ -29,8 +29,8 @@ def measured(torch_as_it_was: None, capsnet: LoadedNetwork) -> Measurement:
 
 
 @pytest.fixture(scope="module")
-def found(capsnet: LoadedNetwork, measured: Measurement) -> Inspection:
-    return inspect(capsnet, measured)
+def found(capsnet: LoadedNetwork, measured: Measurement) -> Samples:
+    return gather_samples(capsnet, measured)
 
 
 def test_the_confusion_is_the_count_of_each_pair(measured: Measurement) -> None:
@@ -42,7 +42,7 @@ def test_the_confusion_is_the_count_of_each_pair(measured: Measurement) -> None:
 
 
 def test_mistakes_are_wrong_and_fall_in_confidence(
-    capsnet: LoadedNetwork, measured: Measurement, found: Inspection
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples
 ) -> None:
     lengths = capsnet.scores(measured.images)
     wrong = [n for n in range(500) if measured.predicted[n] != measured.labels[n]]
@@ -50,46 +50,50 @@ def test_mistakes_are_wrong_and_fall_in_confidence(
     assert len(wrong) > 24
     assert [mistake.number for mistake in found.mistakes] == wrong[:24]
     for mistake in found.mistakes:
-        assert mistake.label == measured.labels[mistake.number]
-        assert mistake.predicted == measured.predicted[mistake.number]
-        np.testing.assert_array_equal(mistake.image, measured.images[mistake.number])
         assert mistake.confidence == pytest.approx(lengths[mistake.number].max(), abs=1e-6)
 
 
 def test_pairs_are_the_first_images_of_each_class_and_their_reconstructions(
-    capsnet: LoadedNetwork, measured: Measurement, found: Inspection
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples
 ) -> None:
-    assert [pair.label for pair in found.pairs] == [n // 2 for n in range(20)]
-    for pair in found.pairs[:6]:
-        shades = capsnet.reconstruct(pair.image) * 255
-        assert np.abs(pair.reconstruction - shades).max() <= 0.51
-        assert capsnet.predict(pair.image) == pair.predicted
+    labels = measured.labels.tolist()
+    firsts = [labels.index(label) for label in range(10)]
+    seconds = [labels.index(label, first + 1) for label, first in enumerate(firsts)]
+    assert [pair.number for pair in found.reconstructions] == [
+        number for both in zip(firsts, seconds, strict=True) for number in both
+    ]
+    for pair in found.reconstructions[:6]:
+        shades = capsnet.reconstruct(measured.images[pair.number]) * 255
+        assert np.abs(pair.picture - shades).max() <= 0.51
 
 
 def test_the_middle_of_a_sweep_is_the_reconstruction(
-    capsnet: LoadedNetwork, found: Inspection
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples
 ) -> None:
     assert found.sweeps
     for sweep in found.sweeps:
+        image = measured.images[sweep.number]
         assert sweep.pictures.shape == (16, 11, 28, 28)
-        assert capsnet.predict(sweep.image) == sweep.label
-        shades = capsnet.reconstruct(sweep.image) * 255
+        assert capsnet.predict(image) == measured.labels[sweep.number]
+        assert sweep.length == pytest.approx(capsnet.scores(image).max(), abs=1e-6)
+        shades = capsnet.reconstruct(image) * 255
         assert np.abs(sweep.pictures[:, 5] - shades).max() <= 0.51
 
 
 @pytest.mark.parametrize(("column", "offset"), [(0, -0.25), (6, 0.05), (10, 0.25)])
 def test_the_others_have_one_dimension_of_the_capsule_moved(
-    capsnet: LoadedNetwork, found: Inspection, column: int, offset: float
+    capsnet: LoadedNetwork, measured: Measurement, found: Samples, column: int, offset: float
 ) -> None:
     network, sweep = capsnet.network, found.sweeps[0]
+    image, label = measured.images[sweep.number], int(measured.labels[sweep.number])
     assert isinstance(network, CapsNet)
     assert network.decoder is not None
     with torch.no_grad():
-        capsules = network.capsules(torch.from_numpy(sweep.image)[None, None] / 255)
+        capsules = network.capsules(torch.from_numpy(image)[None, None] / 255)
         for dimension in (0, 7, 15):
             moved = capsules.clone()
-            moved[0, sweep.label, dimension] += offset
-            shades = network.decoder(moved, torch.tensor([sweep.label])).view(28, 28) * 255
+            moved[0, label, dimension] += offset
+            shades = network.decoder(moved, torch.tensor([label])).view(28, 28) * 255
             picture = sweep.pictures[dimension, column]
             assert np.abs(picture - shades.numpy()).max() <= 0.51
             assert not np.array_equal(picture, sweep.pictures[dimension, 5])
@@ -98,9 +102,9 @@ def test_the_others_have_one_dimension_of_the_capsule_moved(
 def test_lenet5_has_mistakes_alone(exports: dict[str, Path]) -> None:
     lenet = load_network(exports["small-lenet"])
     measured = measure(lenet, data_set=MNIST_MINI, split=EvaluateOn.TEST, folder=None)
-    found = inspect(lenet, measured)
-    assert (found.pairs, found.sweeps) == ((), ())
+    found = gather_samples(lenet, measured)
+    assert (found.reconstructions, found.sweeps) == ((), ())
     first = found.mistakes[0]
-    logits = lenet.scores(first.image).astype(float)
+    logits = lenet.scores(measured.images[first.number]).astype(float)
     softmax = np.exp(logits) / np.exp(logits).sum()
-    assert first.confidence == pytest.approx(softmax[first.predicted], rel=1e-4)
+    assert first.confidence == pytest.approx(softmax[measured.predicted[first.number]], rel=1e-4)

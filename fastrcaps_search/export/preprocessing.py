@@ -47,27 +47,24 @@ def _array(images: object) -> NDArray[np.generic]:
 
 def _scaled(values: NDArray[np.generic]) -> NDArray[np.float32]:
     """Contiguous float32 in [0, 1]."""
-    kind = values.dtype.kind
-    if kind not in "iuf":
+    kinds = {"i": ("whole numbers", 255), "u": ("whole numbers", 255), "f": ("floats", 1)}
+    if values.dtype.kind not in kinds:
         raise UsageError(
             "images must be whole numbers from 0 to 255 or floats from 0 to 1, got values of type "
             f"{values.dtype}"
         )
+    what, largest = kinds[values.dtype.kind]
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    if kind in "iu":
-        if low < 0 or high > 255:
-            raise UsageError(
-                f"images of whole numbers must be from 0 to 255, got {low:.0f} to {high:.0f}"
-            )
-        if high == 1:
-            raise UsageError(
-                "images of whole numbers must reach from 0 to 255, got none above 1; pass floats "
-                "for images in [0, 1]"
-            )
-        # In float32, as the images that the network was trained on.
-        return np.ascontiguousarray(values, dtype=np.float32) / np.float32(255)
     # NaN is in no range.
-    if not (low >= 0 and high <= 1):
+    if not (low >= 0 and high <= largest):
         advice = "; divide them by 255" if 1 < high <= 255 and low >= 0 else ""
-        raise UsageError(f"images of floats must be from 0 to 1, got {low:g} to {high:g}{advice}")
-    return np.array(values, dtype=np.float32, order="C")
+        raise UsageError(
+            f"images of {what} must be from 0 to {largest}, got {low:g} to {high:g}{advice}"
+        )
+    if largest == 255 and high == 1:
+        raise UsageError(
+            "images of whole numbers must reach from 0 to 255, got none above 1; pass floats for "
+            "images in [0, 1]"
+        )
+    # In float32, as the images that the network was trained on.
+    return np.array(values, dtype=np.float32, order="C") / np.float32(largest)

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.data.data_set import CLASSES, DataSet
 from fastrcaps_search.definition.choices import EvaluateOn
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.export.loader import LoadedNetwork
+from fastrcaps_search.export.model_card import ModelCard
+from fastrcaps_search.export.trained import evaluation_of
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.device import prepare, run_setting
-from fastrcaps_search.training.evaluate import Evaluation
-from fastrcaps_search.training.exported import LoadedNetwork
-from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.network_record import NetworkRecord
-from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import Split
 
@@ -28,24 +27,22 @@ class Measurement:
     """What a network made of a split.
 
     Attributes:
+        card: The network's.
         data_set: The data set.
         split: Which split of it.
         images: uint8 [N, 28, 28].
         labels: int64 [N].
         predicted: Classes that the network found, int64 [N].
-        stored: Accuracy on this split as it was exported; ``None`` where none was.
         setting: Where and how it was measured.
-        is_same_setting: Whether that is where and how the network was trained.
     """
 
+    card: ModelCard
     data_set: DataSet
     split: EvaluateOn
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
-    stored: float | None
     setting: RunSetting
-    is_same_setting: bool
 
     @property
     def accuracy(self) -> float:
@@ -53,9 +50,19 @@ class Measurement:
         return int((self.predicted == self.labels).sum()) / len(self.labels)
 
     @property
+    def stored(self) -> float | None:
+        """Accuracy on this split as it was exported; ``None`` where none was."""
+        return self.card.stored_accuracy(self.data_set, self.split)
+
+    @property
     def is_equal(self) -> bool | None:
         """Whether the accuracy is exactly the stored one; ``None`` where none was stored."""
         return None if self.stored is None else self.accuracy == self.stored
+
+    @property
+    def is_same_setting(self) -> bool:
+        """Whether it was measured where and how the network was trained."""
+        return self.setting == self.card.setting
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -70,13 +77,12 @@ class Measurement:
         return counts.reshape(CLASSES, CLASSES).astype(np.int64)
 
 
-def usual_split(record: NetworkRecord, data_set: DataSet) -> EvaluateOn:
-    """The split to measure unless another is named: the one whose accuracy is stored."""
-    return record.evaluate_on if data_set == record.data_set else EvaluateOn.TEST
-
-
 def measure(
-    loaded: LoadedNetwork, *, data_set: DataSet, split: EvaluateOn, folder: Path | None
+    loaded: LoadedNetwork,
+    *,
+    data_set: DataSet | None = None,
+    split: EvaluateOn | None = None,
+    folder: Path | None,
 ) -> Measurement:
     """Classify a split with the kernels, threads and batches that training evaluated with.
 
@@ -84,58 +90,54 @@ def measure(
 
     Args:
         loaded: The network; it is moved to the kind of device that trained it where there is one.
-        data_set: The data set.
-        split: Which split of it.
+        data_set: The data set; ``None`` for the one that it was trained on.
+        split: Which split of it; ``None`` for the one that its study evaluates on, of another
+            data set the test set.
         folder: Folder with image data, or ``None`` for the default one.
 
     Raises:
-        UsageError: The network was trained on the split.
+        UsageError: The network was trained on images of the split.
         DataError: Data missing, corrupt or short.
     """
-    record = loaded.record
-    _refuse_seen_images(record, data_set, split)
-    has_card = record.setting.device == "cuda" and torch.cuda.is_available()
-    threads = max(1, min(record.setting.threads, cores()))
+    card, trained, definition = loaded.card, loaded.card.setting, loaded.card.definition
+    data_set = data_set or definition.data_set
+    if split is None:
+        is_own = data_set == definition.data_set
+        split = definition.evaluate_on if is_own else EvaluateOn.TEST
+    _refuse_seen_images(definition, data_set, split)
+    has_card = trained.device == "cuda" and torch.cuda.is_available()
+    threads = max(1, min(trained.threads, cores()))
     device = prepare("cuda" if has_card else "cpu", threads=threads)
-    kernel = choose_kernel(
-        device,
-        capsules=record.network.has_capsules,
-        precision=record.precision,
-        stored=record.setting.kernel,
+    precision = definition.precision
+    evaluation, kernel = evaluation_of(
+        loaded.network, device, precision=precision, stored=trained.kernel
     )
-    setting = run_setting(device, precision=str(record.precision), threads=threads, kernel=kernel)
-    if has_card:
-        # As after each epoch of training; the routing of the evaluation is never rounded.
-        use_precision(loaded.network, record.precision, plain_routing=True)
     images, labels = _arrays(data_set, split, folder)
-    on_device = Split(
-        torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device=device)
-    )
-    predicted = Evaluation(loaded.network.to(device), kernel=kernel).classes(on_device)
+    on_device = Split(torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device))
     return Measurement(
+        card=card,
         data_set=data_set,
         split=split,
         images=images,
         labels=labels,
-        predicted=predicted.cpu().numpy(),
-        stored=record.stored_accuracy(data_set, split),
-        setting=setting,
-        is_same_setting=setting == record.setting,
+        predicted=evaluation.classes(on_device).cpu().numpy(),
+        setting=run_setting(device, precision=str(precision), threads=threads, kernel=kernel),
     )
 
 
-def _refuse_seen_images(record: NetworkRecord, data_set: DataSet, split: EvaluateOn) -> None:
-    trained_on_all = record.evaluate_on is EvaluateOn.TEST
-    if data_set == record.data_set and split is EvaluateOn.VALIDATION and trained_on_all:
+def _refuse_seen_images(definition: StudyDefinition, data_set: DataSet, split: EvaluateOn) -> None:
+    own = definition.data_set
+    trained_on_all = definition.evaluate_on is EvaluateOn.TEST
+    if data_set == own and split is EvaluateOn.VALIDATION and trained_on_all:
         raise UsageError(
-            f"--split must be test, got {split}: {record.study} evaluates on the test set, and "
+            f"--split must be test, got {split}: {definition.name} evaluates on the test set, and "
             "its networks may have been trained on these very images"
         )
     # Not the other way round: it has no image of that set's validation split or test set.
-    if data_set.drawn_from == record.data_set.name:
+    if data_set.drawn_from == own.name:
         raise UsageError(
-            f"--data-set must not be {data_set} for a network of {record.data_set}, whose "
-            "training images it is made of; leave it out"
+            f"--data-set must not be {data_set} with its {split.images} for a network of {own}, "
+            "which may have been trained on some of these images; leave it out"
         )
 
 

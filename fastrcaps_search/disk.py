@@ -1,0 +1,91 @@
+"""Writing to the disk: files whole or not at all, and one line where it refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fastrcaps_search.errors import DiskError
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a whole file or none: under a temporary name, flushed to the disk, then renamed.
+
+    A reader sees the old file or the new one. A killed process leaves at most
+    ``.NAME.xxxxxxxx.part`` beside it.
+
+    Args:
+        path: The file; its folder is made if need be.
+        content: What it is to hold.
+
+    Raises:
+        OSError: It cannot be written, or something else than a file stands there; what was there
+            stays.
+    """
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device or pipe"
+        raise FileExistsError(errno.EEXIST, what, str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(path)
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        remove_file(temporary)
+    flush_folder(path.parent)
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside ``path`` that nobody else uses."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that is no longer needed; one that cannot be removed only takes room."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def flush_folder(path: Path) -> None:
+    """Make a renaming last."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def disk_errors(what: str, path: Path, *, advice: str | None = None) -> Iterator[None]:
+    """Say in one line what the system says when ``what`` cannot be written at ``path``.
+
+    Args:
+        what: What is written, with its article.
+        path: Where to.
+        advice: What happens or can be done then; to name another place if left out.
+
+    Raises:
+        DiskError: Instead of any OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        usual = f"{'free space there or ' if full else ''}name another path"
+        raise DiskError(
+            f"{what} must be writable at {path}, got: {reason(error)}; {advice or usual}"
+        ) from error
+
+
+def reason(error: OSError) -> str:
+    """What the system says, in a few words."""
+    if error.errno == errno.ELOOP:
+        return "a symbolic link"
+    return error.strerror or type(error).__name__

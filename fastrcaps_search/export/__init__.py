@@ -1,0 +1,1 @@
+"""Trained networks as folders: written, read back, measured again, shown."""
