@@ -134,7 +134,6 @@ def test_images_that_it_was_trained_on_are_refused(call: Cli, copied: Path) -> N
     [
         ("mnist", ("--data-set", "mnist-mini"), "test set"),
         ("mnist", ("--data-set", "mnist-mini", "--split", "validation"), "validation split"),
-        ("mnist-mini", ("--data-set", "mnist", "--split", "validation"), "validation split"),
     ],
 )
 def test_mnists_training_images_are_refused_under_their_other_name(
