@@ -129,7 +129,7 @@ def test_a_killed_process_group_loses_only_its_epochs_in_progress(
     (said,) = re.findall(r"trial 2 continues at epoch (\d+)", again.stdout)
     assert int(said) in (kept + 1, kept + 2)
     assert [epoch.token for epoch in trial.epochs] == [1] * kept + [2] * (EPOCHS - kept)
-    log = (files_of(killed) / "trial-0002/log.txt").read_text()
+    log = (files_of(killed) / "trial-0002/run-0.log").read_text()
     assert f"continues at epoch {said} from its checkpoint" in log
 
 
@@ -182,7 +182,7 @@ def test_an_epoch_that_contains_a_suspension_is_trained_again(
     check_nothing_lost(command, undisturbed)
     # One of the two workers may have been halted between two epochs, where nothing is lost.
     found = 0
-    for path in files_of(command).glob("trial-*/log.txt"):
+    for path in files_of(command).glob("trial-*/run-*.log"):
         log = path.read_text()
         for said in re.findall(r"suspended during epoch (\d+): the epoch is trained again", log):
             found += 1

@@ -40,7 +40,7 @@ def test_repeats_that_were_killed_go_on_and_say_how_sure_the_front_is(
 ) -> None:
     process = command.start(*REPEAT, "--verbose")
     read_until(process, "trial 0 run 1 begins: fixed")
-    read_until(process, "trial 0 epoch 2:")
+    read_until(process, "trial 0 run 1 epoch 2:")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     half = stored(command)
