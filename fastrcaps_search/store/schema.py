@@ -188,7 +188,10 @@ def insert_unless_there(connection: Connection, table: Table, values: Mapping[st
     """Insert a row unless its key is taken; whether that was done."""
     on_server = connection.dialect.name == "postgresql"
     insert = postgresql.insert(table) if on_server else sqlite.insert(table)
-    return connection.execute(insert.values(**values).on_conflict_do_nothing()).rowcount == 1
+    unless_there = insert.values(**values).on_conflict_do_nothing()
+    # Not by the number of rows, which is unknown for an INSERT on a server.
+    stored = unless_there.returning(next(iter(table.primary_key)))
+    return connection.execute(stored).first() is not None
 
 
 def run_row(table: Table, study_id: int, key: RunKey) -> ColumnElement[bool]:
