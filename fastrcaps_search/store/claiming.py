@@ -14,7 +14,7 @@ from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.lease import Claim, lock_trial
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
 from fastrcaps_search.store.schema import run_row
@@ -99,7 +99,10 @@ class Claimant:
 
         def take(connection: Connection) -> bool:
             if before is None:
-                return self._insert_run(connection, claim)
+                lock_trial(connection, self.study.study_id, trial.number)
+                return not self._has_failed_since(connection, trial) and self._insert_run(
+                    connection, claim
+                )
             ended = table.c.finished_at.is_not(None)
             as_read = run_row(table, self.study.study_id, claim.key)
             as_read &= (table.c.token == before.token) & (ended if before.has_ended else ~ended)
@@ -134,6 +137,14 @@ class Claimant:
         if row is None or row.uid != self.study.uid:
             raise redefined(self.study)
         return int(row.budget)
+
+    def _has_failed_since(self, connection: Connection, trial: TrialRecord) -> bool:
+        """Whether a run of the trial has failed since it was read: maybe the trial with it."""
+        table = schema.runs
+        own = (table.c.study_id == self.study.study_id) & (table.c.number == trial.number)
+        query = select(func.count()).select_from(table)
+        failed = connection.scalar(query.where(own, table.c.failure_kind.is_not(None)))
+        return failed != sum(run.failure is not None for run in trial.runs)
 
     def _insert_run(self, connection: Connection, claim: Claim) -> bool:
         row = {**claim.row, "seed": claim.seed, "token": 1, "created_at": now()}

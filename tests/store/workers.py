@@ -10,6 +10,8 @@ from pathlib import Path
 
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
@@ -102,6 +104,11 @@ def until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT_SECONDS) 
     while not condition():
         assert time.monotonic() < end, f"it must come true within {seconds:g} s, but did not"
         time.sleep(POLL_SECONDS)
+
+
+def queue_of(store: Store, study: StudyRecord, worker: str = "w0") -> TrialQueue:
+    """The queue of a worker of the study."""
+    return TrialQueue(Claimant(store=store, study=study, worker=worker, device="cpu"), propose)
 
 
 def claimed(queue: TrialQueue, purpose: Purpose = Purpose.TRAIN) -> Claim:
