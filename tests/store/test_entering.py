@@ -16,7 +16,7 @@ from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, file_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker, OptunaOpener, Sql
+    from tests.store.conftest import OptunaOpener, QueueMaker, Sql
 
 
 class TestEntering:
@@ -46,9 +46,9 @@ class TestEntering:
         location: Location,
         study: StudyRecord,
         definition: StudyDefinition,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
     ) -> None:
-        claimed(make_door())
+        claimed(make_queue())
         assert definition.space is not None
         changed = replace(
             definition, epochs=3, space=replace(definition.space, adabatch_exponent=(2, 4))
@@ -65,9 +65,9 @@ class TestEntering:
         location: Location,
         study: StudyRecord,
         definition: StudyDefinition,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
     ) -> None:
-        claimed(make_door())
+        claimed(make_queue())
         with pytest.raises(StudyMismatchError, match="seed: stored 0, asked 7"):
             enter_study(location, definition, seed=7, budget=4)
 
@@ -94,7 +94,7 @@ class TestEntering:
             enter_study(location, definition, seed=None, budget=4)
         assert path.read_bytes() == before
 
-    @pytest.mark.parametrize("version", [5, 7])
+    @pytest.mark.parametrize("version", [6, 8])
     def test_tables_of_another_version_are_refused_and_left_alone(
         self,
         version: int,
@@ -112,7 +112,7 @@ class TestEntering:
             with pytest.raises(StoreError) as refused:
                 attempt()
             assert str(refused.value) == (
-                f"{location.shown} must have tables of version 6, which alone this release reads, "
+                f"{location.shown} must have tables of version 7, which alone this release reads, "
                 f"got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]
