@@ -199,12 +199,13 @@ class TestOthers:
             study_name="tiny", storage=open_optuna(), directions=directions
         )
         other.add_trial(optuna.create_trial(values=[1.0] * len(directions)))
-        complete(store, claimed(queue))
+        # Before anything is trained, and after.
         for _ in range(2):
             with pytest.raises(StoreError, match="must not hold another program's study") as error:
                 export.add()
             assert "\n" not in str(error.value)
             assert str(error.value).startswith(store.location.shown)
+            complete(store, claimed(queue))
         assert len(load().trials) == 1
         # It holds up nobody: ours are the truth, and the lease was given back.
         assert ExportLease(store).claim()

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
@@ -16,7 +15,7 @@ from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, file_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import OptunaOpener, QueueMaker, Sql
+    from tests.store.conftest import QueueMaker, Sql
 
 
 class TestEntering:
@@ -118,14 +117,6 @@ class TestEntering:
         assert sql("select version from fastrcaps_schema") == [(version,)]
         with pytest.raises(Exception, match="fastrcaps_crews"):
             sql("select * from fastrcaps_crews")
-
-    def test_another_programs_study_of_that_name_is_refused(
-        self, location: Location, definition: StudyDefinition, open_optuna: OptunaOpener
-    ) -> None:
-        other = optuna.create_study(study_name="tiny", storage=open_optuna())
-        other.add_trial(optuna.create_trial(value=1.0))
-        with pytest.raises(StoreError, match="another program's study"):
-            enter_study(location, definition, seed=None, budget=4)
 
 
 def test_an_absent_folder_is_made(tmp_path: Path, definition: StudyDefinition) -> None:

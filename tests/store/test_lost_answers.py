@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import Connection
 
 from fastrcaps_search.errors import StoreUnavailableError
 from fastrcaps_search.search.queue import Idle
@@ -139,17 +140,27 @@ class TestAnswersThatAreLost:
 
 
 def lose_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Let the next commit of this store be done and then fail; filled once that has been."""
-    dialect = store.engine.dialect
+    """Let the next writing commit of this store be done and then fail; filled once it has been."""
+    dialect, write_once = store.engine.dialect, store.write_once
     commit = dialect.do_commit
     lost: list[bool] = []
+    writing = False
 
     def lose(connection: Any) -> None:  # noqa: ANN401  # any driver's
         commit(connection)
-        if not lost:
+        if writing and not lost:
             lost.append(True)
             assert dialect.dbapi is not None
             raise dialect.dbapi.OperationalError("disk I/O error")
 
+    def write(work: Callable[[Connection], object]) -> object:
+        nonlocal writing
+        writing = True
+        try:
+            return write_once(work)
+        finally:
+            writing = False
+
+    monkeypatch.setattr(store, "write_once", write)
     monkeypatch.setattr(dialect, "do_commit", lose)
     return lost

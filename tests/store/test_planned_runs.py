@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import Connection
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle
+from fastrcaps_search.store import lease as lease_module
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
@@ -210,6 +215,39 @@ class TestFailures:
         # What it had read says that run 1 of trial 0 is next.
         assert claimed(queue).key == RunKey(1, 0)
         assert [len(trial.runs) for trial in store.trials(five)] == [1, 1]
+
+    def test_of_two_that_fail_at_once_one_is_the_reason_and_the_other_is_given_up(
+        self,
+        leases: list[RunLease],
+        location: Location,
+        store: Store,
+        five: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        both = threading.Barrier(2)
+        give_up = lease_module.give_up_siblings
+
+        def meet(connection: Connection, study_id: int, key: RunKey) -> None:
+            # Each would hold its own run by now, and want the other's.
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.5)
+            give_up(connection, study_id, key)
+
+        monkeypatch.setattr(lease_module, "give_up_siblings", meet)
+
+        def fail(lease: RunLease) -> bool:
+            with closing(Store.writing(location)) as own:
+                try:
+                    RunLease(own, lease.claim).fail(FAILURE, ends_trial=True)
+                except LeaseLostError:
+                    return False
+            return True
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(fail, leases[:2])) == [False, True]
+        assert sorted(str(kind) for kind in kinds(trial_of(store, five))) == sorted(
+            [FAILURE.kind, *[GIVEN_UP] * 4]
+        )
 
     def test_a_run_that_is_over_gives_up_no_other(
         self, leases: list[RunLease], store: Store, five: StudyRecord

@@ -172,13 +172,15 @@ class TestReaping:
         assert store.leases(study) == []
 
     def test_one_that_was_taken_since_is_left(
-        self, make_queue: QueueMaker, store: Store, study: StudyRecord, clock: Clock
+        self, make_queue: QueueMaker, store: Store, study: StudyRecord, clock: Clock, sql: Sql
     ) -> None:
         claimed(make_queue())
         clock.kill()
         (seen,) = store.leases(study)
         again = claimed(make_queue("w1"))
         assert again.token == 2
+        # In the same moment.
+        sql(f"update fastrcaps_leases set renewed_at = {seen.renewed_at!r}")
         assert reap(store, study.study_id, [seen], planned=1)
         assert [held.worker for held in store.leases(study)] == ["w1"]
 

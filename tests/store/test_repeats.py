@@ -33,7 +33,7 @@ from fastrcaps_search.store.store import Store
 from tests.store.workers import FAILURE, METRICS, SETTING, Clock, claimed, complete, trial_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import QueueMaker
+    from tests.store.conftest import QueueMaker, Sql
 
 Plan = Callable[[int], StudyRecord]
 
@@ -223,15 +223,19 @@ class TestFailures:
         store: Store,
         study: StudyRecord,
         make_queue: QueueMaker,
-        clock: Clock,
+        sql: Sql,
     ) -> None:
         lease.begin(SETTING, fresh=True)
         queue = make_queue("w1")
+        others = [RunLease(store, claimed(queue)) for _ in range(5)]
+        assert others[2].claim.key == RunKey(1, 2)
+        die = "update fastrcaps_leases set process_start = 1 where number = 1 and run = 1"
         for _ in range(MOST_DEATHS - 1):
-            clock.kill()
+            sql(die)
             assert claimed(queue).key == RunKey(1, 1)
-        clock.kill()
-        assert claimed(queue).key == RunKey(2, 1)
+        sql(die)
+        assert queue.claim_next() is Idle.WAIT
+        assert all(other.renew() for other in others)
         found = trial_of(store, study, 1)
         assert (found.state, found.values) == (TrialState.COMPLETE, Values(*ACCURATE, 10))
         assert found.runs[1].failure is not None
