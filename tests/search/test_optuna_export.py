@@ -182,10 +182,11 @@ class TestOthers:
         assert ours(theirs) == [0, 1]
         assert [trial.values for trial in theirs.trials] == [[0.9, 2.0, 61_706]] * 2
 
-    @pytest.mark.parametrize("same_directions", [True, False])
+    @pytest.mark.parametrize(("same_directions", "trials"), [(True, 1), (False, 1), (False, 0)])
     def test_another_programs_study_of_that_name_is_refused_and_left_alone(
         self,
         same_directions: bool,
+        trials: int,
         queue: TrialQueue,
         export: OptunaExport,
         store: Store,
@@ -198,7 +199,8 @@ class TestOthers:
         other = optuna.create_study(
             study_name="tiny", storage=open_optuna(), directions=directions
         )
-        other.add_trial(optuna.create_trial(values=[1.0] * len(directions)))
+        for _ in range(trials):
+            other.add_trial(optuna.create_trial(values=[1.0] * len(directions)))
         # Before anything is trained, and after.
         for _ in range(2):
             with pytest.raises(StoreError, match="must not hold another program's study") as error:
@@ -206,7 +208,7 @@ class TestOthers:
             assert "\n" not in str(error.value)
             assert str(error.value).startswith(store.location.shown)
             complete(store, claimed(queue))
-        assert len(load().trials) == 1
+        assert len(load().trials) == trials
         # It holds up nobody: ours are the truth, and the lease was given back.
         assert ExportLease(store).claim()
         assert store.trials(study)[0].values == VALUES
