@@ -125,6 +125,9 @@ class TestRepeats:
         wide = trial(study, 0, (0.89, 4.5), (0.91, 5.5))
         assert probabilities([wide, near, far])[1] > 0.1
         assert due_repeats([wide, near, far], 2) == [RunKey(1, 1)]
+        # A first repeat beside the front comes before a second one on it.
+        second = [RunKey(0, 2), RunKey(1, 2)]
+        assert due_repeats([wide, near, far], 3) == [RunKey(1, 1), *second]
         narrow = trial(study, 0, (0.9, 5.0), (0.9, 5.0))
         assert due_repeats([narrow, near, far], 2) == []
         assert due_repeats([alone, near, far], 0) == []

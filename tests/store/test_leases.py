@@ -22,6 +22,7 @@ from tests.store.workers import (
     Clock,
     claimed,
     complete,
+    renewing,
     result_of,
     trial_of,
     until,
@@ -234,7 +235,7 @@ class TestTheOneWhoComesBack:
         self, make_queue: QueueMaker, queue: TrialQueue, sql: Sql, store: Store
     ) -> None:
         old = RunLease(store, claimed(make_queue("w0", lease_seconds=0.3)))
-        with old.renewed():
+        with renewing(old):
             old.require_held()
             sql("delete from fastrcaps_leases")
             assert claimed(queue).key.number == 0
@@ -244,7 +245,7 @@ class TestTheOneWhoComesBack:
         self, make_queue: QueueMaker, sql: Sql, store: Store, study: StudyRecord
     ) -> None:
         trial = RunLease(store, claimed(make_queue(lease_seconds=0.3)))
-        with trial.renewed():
+        with renewing(trial):
             sql("update fastrcaps_leases set renewed_at = 0")
             until(lambda: (lease_of(store, study).silent_seconds or 0.0) < 1000)
             trial.require_held()

@@ -36,6 +36,7 @@ from tests.store.workers import (
     SETTING,
     Clock,
     claimed,
+    renewing,
     result_of,
     run_of,
     trial_of,
@@ -186,7 +187,7 @@ class TestFailures:
             RunLease(store, claimed(make_queue(worker, of=five, lease_seconds=0.6)))
             for worker in ("w0", "w1")
         )
-        with other.renewed():
+        with renewing(other):
             other.require_held()
             failing.fail(FAILURE, ends_trial=True)
             until(lambda: is_lost(other))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
@@ -117,6 +118,14 @@ def claimed(queue: TrialQueue, purpose: Purpose = Purpose.TRAIN) -> Claim:
     assert isinstance(claim, Claim)
     assert claim.purpose is purpose
     return claim
+
+
+@contextmanager
+def renewing(lease: RunLease) -> Iterator[None]:
+    """Renew the lease; the last renewal has ended before the store can be closed."""
+    with lease.renewed():
+        yield
+    lease._renewal._thread.join()
 
 
 def result_of(values: Values = VALUES) -> RunResult:
