@@ -8,11 +8,12 @@ makes no writer of ours wait.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 
 import optuna
 from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, frozen_trial, quiet
@@ -84,9 +85,9 @@ class OptunaExport:
         return True
 
     def _add(self, study: StudyRecord, finished: Sequence[TrialRecord]) -> None:
-        theirs = self._study()
+        theirs, trials = self._study()
         # By our number: other programs may have added trials of their own.
-        attributes = [trial.user_attrs for trial in theirs.get_trials(deepcopy=False)]
+        attributes = [trial.user_attrs for trial in trials]
         self._added = {one[NUMBER_KEY] for one in attributes if NUMBER_KEY in one}
         for trial in finished:
             if trial.number not in self._added:
@@ -96,13 +97,17 @@ class OptunaExport:
                 theirs.add_trial(frozen_trial(study, trial))
                 self._added.add(trial.number)
 
-    def _study(self) -> optuna.Study:
-        """Optuna's study, made where it is missing."""
-        if self._opened is None:
-            self._opened = self._open()
-        return self._opened
+    def _study(self) -> tuple[optuna.Study, list[FrozenTrial]]:
+        """Optuna's study, made where it is missing, and its trials."""
+        if self._opened is not None:
+            # Another program may have deleted it.
+            with suppress(KeyError):
+                return self._opened, self._opened.get_trials(deepcopy=False)
+        self._opened = self._open()
+        return self._opened, self._opened.get_trials(deepcopy=False)
 
     def _open(self) -> optuna.Study:
+        self.close()
         location = self._store.location
         url = writing_url(location).render_as_string(hide_password=False)
         self._storage = optuna.storages.RDBStorage(

@@ -8,6 +8,7 @@ waits for a sampler that thinks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from fastrcaps_search.analysis.estimates import estimated
@@ -50,7 +51,7 @@ class TrialQueue:
         self._possible = configuration_count(claimant.study.definition)
         self._untestable: set[RunKey] = set()
         # Posterior draws take a moment, and an idle worker asks twice a second.
-        self._known: tuple[Snapshot, RemainingWork] | None = None
+        self._known: tuple[Snapshot, list[TrialRecord], RemainingWork] | None = None
 
     def give_up_testing(self, key: RunKey) -> None:
         """Leave out a run of the front whose weights this worker cannot read."""
@@ -94,10 +95,10 @@ class TrialQueue:
     def _work(self, seen: Snapshot) -> tuple[list[TrialRecord], RemainingWork]:
         known = self._known
         if known is not None and (seen.study, seen.trials) == (known[0].study, known[0].trials):
-            return seen.trials, known[1]
+            return known[1:]
         trials = estimated(seen.trials, study=seen.study)
         work = remaining_work(seen.study, trials, possible=self._possible)
-        self._known = (seen, work)
+        self._known = (seen, trials, work)
         return trials, work
 
     def _claim(self, seen: Snapshot) -> Claim | Idle | None:
@@ -108,8 +109,8 @@ class TrialQueue:
             proposal = self._propose(seen.study, trials, self._claimant.worker)
             if proposal is not None:
                 return self._claimant.begin_trial(*proposal)
-            if not work.runs:
-                return Idle.EXHAUSTED
+            # A continuous space may have no more to offer; the front is repeated and tested.
+            work = replace(work, exhausted=True)
         tests = [key for key in work.tests if key not in self._untestable]
         for keys in (work.runs, work.repeats, tests):
             free = [key for key in keys if key not in held]

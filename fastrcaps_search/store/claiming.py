@@ -14,7 +14,7 @@ from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.lease import Claim, lock_trial
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
 from fastrcaps_search.store.schema import run_row
@@ -96,7 +96,10 @@ class Claimant:
         def take(connection: Connection) -> Claim | None:
             key = RunKey(trial.number, run)
             if before is None:
+                lock_trial(connection, self.study.study_id, trial.number)
                 claim = described(key, 1)
+                if self._has_failed_since(connection, trial):
+                    return None
                 return claim if self._insert_run(connection, claim) else None
             claim = described(key, before.token + 1)
             ended = table.c.finished_at.is_not(None)
@@ -133,6 +136,14 @@ class Claimant:
         if row is None or row.uid != self.study.uid:
             raise redefined(self.study)
         return int(row.budget)
+
+    def _has_failed_since(self, connection: Connection, trial: TrialRecord) -> bool:
+        """Whether a run of the trial has failed since it was read: maybe the trial with it."""
+        table = schema.runs
+        own = (table.c.study_id == self.study.study_id) & (table.c.number == trial.number)
+        query = select(func.count()).select_from(table)
+        failed = connection.scalar(query.where(own, table.c.failure_kind.is_not(None)))
+        return failed != sum(run.failure is not None for run in trial.runs)
 
     def _insert_run(self, connection: Connection, claim: Claim) -> bool:
         row = {**claim.row, "seed": claim.seed, "token": 1, "created_at": now()}

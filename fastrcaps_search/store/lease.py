@@ -131,7 +131,7 @@ class RunLease:
             row = connection.execute(select(table).where(self._row(table))).one()
             changed: dict[str, Any] = {}
             if fresh or row.device is None:
-                changed = {**facts, "bit_equal": 1}
+                changed = {**facts, "bit_equal": 1, "removed": 0}
             elif any(getattr(row, name) != value for name, value in facts.items()):
                 changed = {"bit_equal": 0}
             if changed:
@@ -209,6 +209,8 @@ class RunLease:
         """
 
         def fail(connection: Connection) -> None:
+            # Two that fail at once, each with its own run locked, would wait for each other.
+            lock_trial(connection, self.claim.study_id, self.claim.key.number)
             self._end(connection, schema.failure_columns(failure))
             if ends_trial:
                 give_up_siblings(connection, self.claim.study_id, self.claim.key)
@@ -225,9 +227,8 @@ class RunLease:
         end = table.update().where(held, table.c.finished_at.is_(None))
         done = connection.execute(end.values(finished_at=now(), **values))
         # It may have been done already, by a commit whose answer was lost.
-        self._require(
-            done.rowcount == 1 or connection.scalar(select(table.c.run).where(held)) is not None
-        )
+        same = select(table.c.run).where(held, *(table.c[key] == values[key] for key in values))
+        self._require(done.rowcount == 1 or connection.scalar(same) is not None)
         self._drop_lease(connection)
 
     def store_test_accuracy(self, accuracy: float) -> None:
@@ -291,6 +292,13 @@ class RunLease:
                 f"{self.claim.key} must be held to be written, but another worker has taken it "
                 "over, or it was given up with its trial; its results here are void"
             )
+
+
+def lock_trial(connection: Connection, study_id: int, number: int) -> None:
+    """Keep others from failing a trial, or beginning a run of it, until the transaction ends."""
+    table = schema.trials
+    own = (table.c.study_id == study_id) & (table.c.number == number)
+    connection.execute(select(table.c.number).where(own).with_for_update())
 
 
 def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, select
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.lease import give_up_siblings, identity
+from fastrcaps_search.store.lease import give_up_siblings, identity, lock_trial
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import failure_columns, run_row
 from fastrcaps_search.store.store import Store
@@ -68,6 +68,7 @@ def _note_death(
     """Count a worker that died while it trained; end a training that kills them one by one."""
     table = schema.runs
     row = run_row(table, study_id, lease.key) & table.c.finished_at.is_(None)
+    lock_trial(connection, study_id, lease.number)
     connection.execute(table.update().where(row).values(deaths=table.c.deaths + 1))
     deaths = connection.scalar(select(table.c.deaths).where(row)) or 0
     if deaths < MOST_DEATHS:

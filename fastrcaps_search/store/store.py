@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, select
@@ -81,13 +82,13 @@ class Store:
 
     @classmethod
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
+        store = cls(location, engine, patience=patience)
         try:
-            with store_errors(location), engine.connect() as connection:
-                migrations.check(connection, shown=location.shown)
+            store._read_once(partial(migrations.check, shown=location.shown))
         except BaseException:
             engine.dispose()
             raise
-        return cls(location, engine, patience=patience)
+        return store
 
     def close(self) -> None:
         """Close all connections."""
@@ -115,17 +116,16 @@ class Store:
 
         It holds up nobody who writes.
         """
+        return self.patience(lambda: self._read_once(work))
 
-        def attempt() -> Result:
-            options = snapshot_options(self.location)
-            with (
-                store_errors(self.location),
-                self.engine.connect() as connection,
-                connection.execution_options(**options).begin(),
-            ):
-                return work(connection)
-
-        return self.patience(attempt)
+    def _read_once(self, work: Callable[[Connection], Result]) -> Result:
+        options = snapshot_options(self.location)
+        with (
+            store_errors(self.location),
+            self.engine.connect() as connection,
+            connection.execution_options(**options).begin(),
+        ):
+            return work(connection)
 
     def study_names(self) -> list[str]:
         """Names of the stored studies, sorted."""

@@ -30,10 +30,9 @@ from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
-from tests.store.test_repeats import trial
-from tests.store.workers import claimed, complete
+from tests.store.workers import SETTING, claimed, complete
 
 if TYPE_CHECKING:
     from tests.store.conftest import OptunaOpener, QueueMaker
@@ -53,6 +52,24 @@ RUNS = [
 def study_of(runs_per_trial: int) -> StudyRecord:
     definition = StudyDefinition.from_dict({"name": "s", "runs_per_trial": runs_per_trial})
     return StudyRecord(1, "s", "u", definition, 0, len(RUNS), 0.0, repeats=3)
+
+
+def trial(number: int, runs: list[tuple[float, float]]) -> TrialRecord:
+    """A complete trial with these runs, one of them planned."""
+    definition = study_of(1).definition
+    return TrialRecord.of(
+        definition,
+        number=number,
+        parameters=next(iter(definition.assignments())),
+        configuration_key=str(number),
+        created_at=0.0,
+        runs=tuple(
+            RunRecord(
+                index, index, SETTING, True, *run, None, None, parameters=10, finished_at=1.0
+            )
+            for index, run in enumerate(runs)
+        ),
+    )
 
 
 @pytest.fixture

@@ -16,23 +16,23 @@ from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Failure, StudyRecord, Values
+from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
-from tests.store.workers import BEGIN, SETTING, Clock, claimed, complete, line, say
+from tests.store.workers import BEGIN, Clock, claimed, complete, fail, line, result_of, say
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ChildStarter, DoorMaker, Sql
+    from tests.store.conftest import ChildStarter, QueueMaker, Sql
 
 COMPLETE_WHEN_TOLD = (
     BEGIN
     + """
 store = Store.writing(location)
-trial = ClaimedTrial(store, door_of(store, sys.argv[2]).next().claim)
+held = RunLease(store, queue_of(store, sys.argv[2]).claim_next())
 print("ready", flush=True)
 input()
-trial.complete(Values(0.9, float(sys.argv[3]), 61706))
+held.finish(RunResult(0.9, float(sys.argv[3]), 61706, 1))
 print("done", flush=True)
 """
 )
@@ -69,40 +69,37 @@ def test_accuracy_begins_at_guessing() -> None:
 
 
 def test_the_first_complete_trial_fixes_it(
-    make_door: DoorMaker, store: Store, definition: StudyDefinition
+    make_queue: QueueMaker, store: Store, definition: StudyDefinition
 ) -> None:
-    door = make_door()
+    queue = make_queue()
     assert store.study("tiny").box is None
-    ClaimedTrial(store, claimed(door)).fail(Failure("E", "no", "", ""))
+    fail(store, claimed(queue))
     assert store.study("tiny").box is None
-    trial = ClaimedTrial(store, claimed(door))
-    trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
     # Two epochs up to the best one: 3 s for an epoch.
-    trial.finish_run(0, RunResult(0.8, 6.0, 61_706, 2))
-    trial.complete(Values(0.8, 6.0, 61_706))
+    RunLease(store, claimed(queue)).finish(RunResult(0.8, 6.0, 61_706, 2))
     assert box_of(store) == study_box(definition, epoch_seconds=3.0)
     assert box_of(store).training_seconds == pytest.approx((3.0 * 2 * 20, 3.0 / 20))
 
 
-def test_a_worker_that_lost_its_trial_fixes_nothing(
-    make_door: DoorMaker, store: Store, clock: Clock
+def test_a_worker_that_lost_its_run_fixes_nothing(
+    make_queue: QueueMaker, store: Store, clock: Clock
 ) -> None:
-    late = ClaimedTrial(store, claimed(make_door("late")))
+    late = RunLease(store, claimed(make_queue("late")))
     clock.kill()
-    claimed(make_door("next"))
+    claimed(make_queue("next"))
     with pytest.raises(LeaseLostError):
-        late.complete(Values(0.9, 2.0, 61_706))
+        late.finish(result_of())
     assert store.study("tiny").box is None
 
 
 def test_it_stays_and_the_hypervolume_only_grows(
-    make_door: DoorMaker, store: Store, study: StudyRecord, location: Location
+    make_queue: QueueMaker, store: Store, study: StudyRecord, location: Location
 ) -> None:
-    door = make_door()
+    queue = make_queue()
     found, boxes = [], set()
     # Each better than all before in one objective: a box of the trials at hand would move.
     for values in [(0.5, 20.0), (0.3, 2.0), (0.9, 70.0), (0.95, 90.0)]:
-        complete(store, claimed(door), Values(*values, 61_706))
+        complete(store, claimed(queue), Values(*values, 61_706))
         stored = store.study(study.name)
         boxes.add(stored.box)
         found.append(summarise(stored, store.trials(study), []).hypervolume)
@@ -137,13 +134,12 @@ def test_the_second_of_two_waits_for_the_first_and_keeps_its_box(
     location: Location,
     study: StudyRecord,
     store: Store,
-    make_door: DoorMaker,
+    make_queue: QueueMaker,
     start_child: ChildStarter,
 ) -> None:
     child = start_child(COMPLETE_WHEN_TOLD, location.url, "child", "4.0")
     assert line(child) == "ready"
-    trial = ClaimedTrial(store, claimed(make_door()))
-    trial.complete(Values(0.9, 40.0, 61_706))
+    complete(store, claimed(make_queue()), Values(0.9, 40.0, 61_706))
     before = box_of(store)
     say(child)
     assert line(child) == "done"

@@ -14,33 +14,33 @@ import pytest
 from sqlalchemy import Engine
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.engine import BUSY_SECONDS, IDLE_SECONDS, reading_engine
-from fastrcaps_search.store.lease import ClaimedTrial
-from fastrcaps_search.store.mirror import Mirror
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import BEGIN, VALUES, claimed, line, say
+from tests.store.workers import BEGIN, claimed, complete, line, say
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ChildStarter, DoorMaker, OptunaOpener, Sql
+    from tests.store.conftest import ChildStarter, OptunaOpener, QueueMaker, Sql
 
 LEASE_SECONDS = 300.0
 
-# Prints how old the first lease is and which trial it is given; ends that trial when asked to.
+# Prints how old the first lease is and which trial it is given; ends and exports that trial when
+# asked to.
 LOOK_AND_CLAIM = (
     BEGIN
     + """
+from fastrcaps_search.search.optuna_export import OptunaExport
 store = Store.writing(location)
-door = door_of(store, "child", lease_seconds=300.0)
+queue = queue_of(store, "child", lease_seconds=300.0)
 study = store.study("tiny")
 ages = [lease.silent_seconds for lease in store.leases(study) if lease.number == 0]
-claim = door.next().claim
-print(json.dumps([time.time(), ages[0] if ages else None, claim.number]), flush=True)
+claim = queue.claim_next()
+print(json.dumps([time.time(), ages[0] if ages else None, claim.key.number]), flush=True)
 input()
-ClaimedTrial(store, claim).complete(Values(0.5, 1.0, 10.0))
-door.settle()
+RunLease(store, claim).finish(RunResult(0.5, 1.0, 10, 1))
+OptunaExport(store, "tiny").add()
 print("stored", flush=True)
 """
 )
@@ -50,14 +50,15 @@ print("stored", flush=True)
 def test_another_time_zone_changes_no_age(
     zone: str,
     location: Location,
-    make_door: DoorMaker,
+    make_queue: QueueMaker,
     store: Store,
     study: StudyRecord,
     start_child: ChildStarter,
     open_optuna: OptunaOpener,
     sql: Sql,
 ) -> None:
-    assert claimed(make_door(lease_seconds=LEASE_SECONDS)).number == 0
+    first = claimed(make_queue(lease_seconds=LEASE_SECONDS))
+    assert first.key.number == 0
     sql("update fastrcaps_leases set renewed_at = renewed_at - 100")
     began = time.monotonic()
     child = start_child(
@@ -67,11 +68,11 @@ def test_another_time_zone_changes_no_age(
     assert 100 <= age <= 100 + (time.monotonic() - began) + 1
     assert number == 1
     # What it wrote is as old for us as it is.
-    assert claimed(make_door("w2", lease_seconds=LEASE_SECONDS)).number == 2
+    assert claimed(make_queue("w2", lease_seconds=LEASE_SECONDS)).key.number == 2
     theirs = next(lease for lease in store.leases(study) if lease.number == 1)
-    assert theirs.silent_seconds is not None
     assert 0 <= theirs.silent_seconds <= (time.monotonic() - began) + 1
     assert theirs.suspected_seconds is None
+    complete(store, first)
     say(child)
     assert line(child) == "stored"
     mirrored = optuna.load_study(study_name="tiny", storage=open_optuna()).trials[1]
@@ -85,7 +86,7 @@ def test_another_time_zone_changes_no_age(
 def test_another_clock_changes_no_time(
     ahead: int,
     location: Location,
-    make_door: DoorMaker,
+    make_queue: QueueMaker,
     store: Store,
     study: StudyRecord,
     start_child: ChildStarter,
@@ -94,16 +95,18 @@ def test_another_clock_changes_no_time(
     sql: Sql,
 ) -> None:
     began = time.time()
-    assert claimed(make_door(lease_seconds=LEASE_SECONDS)).number == 0
+    first = claimed(make_queue(lease_seconds=LEASE_SECONDS))
+    assert first.key.number == 0
     child = start_child(LOOK_AND_CLAIM, location.url, environment=another_clock(ahead))
     theirs, age, number = json.loads(line(child))
     assert theirs - time.time() == pytest.approx(ahead, abs=60)
     # Neither takes the other for lost.
     assert 0 <= age < 60
     assert number == 1
-    assert claimed(make_door("w2", lease_seconds=LEASE_SECONDS)).number == 2
+    assert claimed(make_queue("w2", lease_seconds=LEASE_SECONDS)).key.number == 2
     assert {lease.suspected_seconds for lease in store.leases(study)} == {None}
     claims = sql("select claimed_at, renewed_at from fastrcaps_leases where number = 1")
+    complete(store, first)
     say(child)
     assert line(child) == "stored"
     assert child.wait() == 0
@@ -136,6 +139,8 @@ def test_a_study_is_created_on_the_servers_clock(
 ENTER = """
 import sys
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.search.optuna_export import OptunaExport
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import locate
 
@@ -169,17 +174,19 @@ class TestConnections:
             "where datname = current_database() and pid <> pg_backend_pid()"
         )
 
-    def test_ours_and_the_mirrors_keep_them_after_a_rollback_and_when_made_anew(
-        self, location: Location, store: Store, sql: Sql
+    def test_ours_and_the_exports_keep_them_after_a_rollback_and_when_made_anew(
+        self, store: Store, study: StudyRecord, sql: Sql
     ) -> None:
         assert (BUSY_SECONDS, IDLE_SECONDS) == (20, 15)
-        with closing(Mirror(location)) as mirror:
-            for engine in (store.engine, mirror.storage.engine):
+        with closing(OptunaExport(store, "tiny")) as export:
+            assert export.add()
+            assert export._storage is not None
+            for engine in (store.engine, export._storage.engine):
                 assert self.settings(engine) == ["UTC", "20s", "15s"]
             with store.engine.connect(), store.engine.connect() as second:
                 assert second.exec_driver_sql("SHOW TimeZone").scalar_one() == "UTC"
             self.lose_all(sql)
-            for engine in (store.engine, mirror.storage.engine):
+            for engine in (store.engine, export._storage.engine):
                 assert self.settings(engine) == ["UTC", "20s", "15s"]
 
     def test_those_that_only_read_cannot_write(
@@ -197,12 +204,12 @@ class TestConnections:
             engine.dispose()
 
     def test_the_times_of_a_trial_are_those_of_the_server(
-        self, store: Store, study: StudyRecord, make_door: DoorMaker
+        self, store: Store, study: StudyRecord, make_queue: QueueMaker
     ) -> None:
-        door = make_door()
+        queue = make_queue()
         began = time.time()
-        ClaimedTrial(store, claimed(door)).complete(VALUES)
+        complete(store, claimed(queue))
         (trial,) = store.trials(study)
         assert trial.finished_at is not None
         assert began - 1 <= trial.created_at <= trial.finished_at <= time.time() + 1
-        assert door.next().duty is Duty.TRAIN
+        assert claimed(queue).key.number == 1

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
@@ -16,7 +15,7 @@ from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, file_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker, OptunaOpener, Sql
+    from tests.store.conftest import QueueMaker, Sql
 
 
 class TestEntering:
@@ -46,9 +45,9 @@ class TestEntering:
         location: Location,
         study: StudyRecord,
         definition: StudyDefinition,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
     ) -> None:
-        claimed(make_door())
+        claimed(make_queue())
         assert definition.space is not None
         changed = replace(
             definition, epochs=3, space=replace(definition.space, adabatch_exponent=(2, 4))
@@ -65,9 +64,9 @@ class TestEntering:
         location: Location,
         study: StudyRecord,
         definition: StudyDefinition,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
     ) -> None:
-        claimed(make_door())
+        claimed(make_queue())
         with pytest.raises(StudyMismatchError, match="seed: stored 0, asked 7"):
             enter_study(location, definition, seed=7, budget=4)
 
@@ -94,7 +93,7 @@ class TestEntering:
             enter_study(location, definition, seed=None, budget=4)
         assert path.read_bytes() == before
 
-    @pytest.mark.parametrize("version", [5, 7])
+    @pytest.mark.parametrize("version", [6, 8])
     def test_tables_of_another_version_are_refused_and_left_alone(
         self,
         version: int,
@@ -112,20 +111,12 @@ class TestEntering:
             with pytest.raises(StoreError) as refused:
                 attempt()
             assert str(refused.value) == (
-                f"{location.shown} must have tables of version 6, which alone this release reads, "
+                f"{location.shown} must have tables of version 7, which alone this release reads, "
                 f"got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]
         with pytest.raises(Exception, match="fastrcaps_crews"):
             sql("select * from fastrcaps_crews")
-
-    def test_another_programs_study_of_that_name_is_refused(
-        self, location: Location, definition: StudyDefinition, open_optuna: OptunaOpener
-    ) -> None:
-        other = optuna.create_study(study_name="tiny", storage=open_optuna())
-        other.add_trial(optuna.create_trial(value=1.0))
-        with pytest.raises(StoreError, match="another program's study"):
-            enter_study(location, definition, seed=None, budget=4)
 
 
 def test_an_absent_folder_is_made(tmp_path: Path, definition: StudyDefinition) -> None:

@@ -9,30 +9,37 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
-from fastrcaps_search.store.admission import Door
-from fastrcaps_search.store.duties import Duty
 
 from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.networks import unwanted, without_network
 from fastrcaps_search.analysis.remaining_work import due_repeats, untested_front
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
+from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.feasibility import infeasible_reason
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, Values
-from fastrcaps_search.store.removal import give_up_networks
+from fastrcaps_search.store.records import (
+    Purpose,
+    RunKey,
+    RunRecord,
+    SetAside,
+    StudyRecord,
+    TrialRecord,
+    Values,
+)
+from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
-from tests.store.workers import claimed, complete, trial_of
+from tests.store.workers import FAILURE, claimed, complete, trial_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker, OptunaOpener
+    from tests.store.conftest import QueueMaker
 
 # Of 500 images, 50 of each class: 73 right answers are better than guessing, 72 are not (scipy's
 # binom.sf(72, 500, 0.1) is 0.0008 and sf(71, ...) 0.0012).
@@ -41,12 +48,17 @@ QUICK_GUESS = Values(GUESSING, 1.0, 10)
 
 
 @pytest.fixture
-def door(make_door: DoorMaker, store: Store) -> Door:
-    """The door to a study of a quick guess, two trials on the front and one behind it."""
-    door = make_door()
+def queue(make_queue: QueueMaker, store: Store) -> TrialQueue:
+    """The queue of a study of a quick guess, two trials on the front and one behind it."""
+    queue = make_queue()
     for values in (QUICK_GUESS, Values(0.9, 5.0, 10), Values(0.8, 2.0, 10), Values(0.7, 6.0, 10)):
-        complete(store, claimed(door), values)
-    return door
+        complete(store, claimed(queue), values)
+    return queue
+
+
+def unwanted_numbers(store: Store, study: StudyRecord) -> list[int]:
+    """Numbers of the trials whose networks are not wanted."""
+    return [trial.number for trial in unwanted(store.trials(study))]
 
 
 class TestReason:
@@ -56,7 +68,7 @@ class TestReason:
 
     def test_the_bound_itself_is_feasible(self, definition: StudyDefinition) -> None:
         def reason(accuracy: float) -> str | None:
-            return infeasible_reason(definition, Values(accuracy, 1.0, 1), None)
+            return infeasible_reason(definition, accuracy)
 
         assert reason(GUESSING) == "not better than guessing"
         assert reason(float("nan")) == "not better than guessing"
@@ -67,7 +79,7 @@ class TestReason:
 
     def test_a_study_may_ask_for_more(self, strict: StudyDefinition) -> None:
         def reason(accuracy: float) -> str | None:
-            return infeasible_reason(strict, Values(accuracy, 1.0, 1), None)
+            return infeasible_reason(strict, accuracy)
 
         assert reason(0.1) == "not better than guessing"
         assert reason(0.9699) == "accuracy below the study's min_accuracy 97 %"
@@ -76,13 +88,21 @@ class TestReason:
     def test_who_set_it_aside_and_why_comes_first(self, strict: StudyDefinition) -> None:
         aside = SetAside("ann", "desk", "the fan was off", 5.0)
         for accuracy in (0.1, 0.99):
-            found = infeasible_reason(strict, Values(accuracy, 1.0, 1), aside)
-            assert found == "set aside by ann: the fan was off"
+            found = TrialRecord.of(
+                strict,
+                number=0,
+                parameters=next(iter(strict.assignments())),
+                configuration_key="key",
+                created_at=0.0,
+                runs=(RunRecord(0, 0, None, True, accuracy, 1.0, 1, None, parameters=1),),
+                set_aside=aside,
+            )
+            assert found.infeasible == "set aside by ann: the fan was off"
 
 
 class TestGuessing:
     def test_it_is_complete_but_on_no_front(
-        self, door: Door, store: Store, study: StudyRecord
+        self, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
         trials = store.trials(study)
         assert front_numbers(trials) == near_front_numbers(trials) == [1, 2]
@@ -99,28 +119,27 @@ class TestGuessing:
         )
 
     def test_it_is_neither_repeated_nor_tested(
-        self, door: Door, store: Store, study: StudyRecord
+        self, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
         trials = store.trials(study)
-        assert [trial.number for trial in due_repeats(trials, 2)] == [1, 2]
-        assert untested_front(study, trials) == [1, 2]
-        tested = [door.next() for _ in range(2)]
-        assert [(t.duty, t.claim and t.claim.number) for t in tested] == [
-            (Duty.TEST, 1),
-            (Duty.TEST, 2),
-        ]
-        assert door.next().duty is Duty.WAIT
+        assert due_repeats(trials, 2) == [RunKey(1, 1), RunKey(2, 1)]
+        assert untested_front(study, trials) == [RunKey(1, 0), RunKey(2, 0)]
+        tested = [claimed(queue, Purpose.TEST).key for _ in range(2)]
+        assert tested == [RunKey(1, 0), RunKey(2, 0)]
+        assert queue.claim_next() is Idle.WAIT
 
-    def test_its_network_is_not_kept(self, door: Door, store: Store, study: StudyRecord) -> None:
+    def test_its_network_is_not_kept(
+        self, queue: TrialQueue, store: Store, study: StudyRecord
+    ) -> None:
         # Trial 3 is on the next front behind, which a guess is on neither.
-        assert [number for number, _ in give_up_networks(store, study)] == [0]
+        assert unwanted_numbers(store, study) == [0]
 
     def test_where_all_guess_there_is_nothing_to_choose(
-        self, make_door: DoorMaker, store: Store, study: StudyRecord
+        self, make_queue: QueueMaker, store: Store, study: StudyRecord
     ) -> None:
-        door = make_door()
-        complete(store, claimed(door), QUICK_GUESS)
-        complete(store, claimed(door), Values(0.9, 1.0, 10))
+        queue = make_queue()
+        complete(store, claimed(queue), QUICK_GUESS)
+        complete(store, claimed(queue), Values(0.9, 1.0, 10))
         exclude(store, study, 1, why="a test")
         trials = store.trials(study)
         assert front_rows(trials) == []
@@ -134,7 +153,9 @@ class TestGuessing:
 
 
 class TestSetAside:
-    def test_it_leaves_and_comes_back(self, door: Door, store: Store, study: StudyRecord) -> None:
+    def test_it_leaves_and_comes_back(
+        self, queue: TrialQueue, store: Store, study: StudyRecord
+    ) -> None:
         before = store.trials(study)
         exclude(store, study, 1, why="trained beside a backup")
         trials = store.trials(study)
@@ -158,51 +179,48 @@ class TestSetAside:
         assert store.trials(study) == before
 
     def test_a_worker_that_is_at_work_sees_it(
-        self, door: Door, store: Store, study: StudyRecord, location: Location
+        self, queue: TrialQueue, store: Store, study: StudyRecord, location: Location
     ) -> None:
         enter_study(location, study.definition, seed=None, budget=4, repeats=2)
-        held = [door.next().claim for _ in range(2)]
+        held = [claimed(queue) for _ in range(2)]
         # What is due is remembered between two questions, as long as nothing changes.
-        assert door.next().duty is Duty.WAIT
+        assert queue.claim_next() is Idle.WAIT
         for claim in held:
-            assert claim is not None
-            ClaimedTrial(store, claim).release()
+            RunLease(store, claim).release()
         exclude(store, study, 1, why="a test")
-        admitted = door.next()
-        assert admitted.duty is Duty.REPEAT
-        assert admitted.claim is not None
-        assert admitted.claim.number == 2
+        assert claimed(queue).key == RunKey(2, 1)
         include(store, study, 1)
-        other = door.next()
-        assert other.claim is not None
-        assert (other.duty, other.claim.number) == (Duty.REPEAT, 1)
+        assert claimed(queue).key == RunKey(1, 1)
 
     def test_its_network_is_kept_for_it_may_come_back(
-        self, door: Door, store: Store, study: StudyRecord
+        self, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
         exclude(store, study, 1, why="a test")
-        assert [number for number, _ in give_up_networks(store, study)] == [0]
-        assert not any(run.removed for run in trial_of(store, study, 1).runs)
+        assert unwanted_numbers(store, study) == [0]
         include(store, study, 1)
-        assert [number for number, _ in give_up_networks(store, study)] == [0]
+        assert unwanted_numbers(store, study) == [0]
 
     def test_the_network_of_a_trial_that_comes_to_the_front_is_there(
-        self, make_door: DoorMaker, store: Store, study: StudyRecord
+        self, make_queue: QueueMaker, store: Store, study: StudyRecord
     ) -> None:
-        door = make_door()
+        queue = make_queue()
         for accuracy, seconds in ((0.9, 1.0), (0.8, 2.0), (0.7, 3.0), (0.6, 4.0)):
-            complete(store, claimed(door), Values(accuracy, seconds, 10))
-        assert [number for number, _ in give_up_networks(store, study)] == [2, 3]
-        assert exclude(store, study, 0, why="a test") == []
+            complete(store, claimed(queue), Values(accuracy, seconds, 10))
+        assert unwanted_numbers(store, study) == [2, 3]
+        for trial in unwanted(store.trials(study)):
+            assert mark_removed(store, study, trial)
+        exclude(store, study, 0, why="a test")
         trials = store.trials(study)
-        assert front_numbers(trials) == untested_front(study, trials) == [1]
+        assert (front_numbers(trials), without_network(trials)) == ([1], [])
+        assert untested_front(study, trials) == [RunKey(1, 0)]
         # What comes from further behind is named.
-        assert exclude(store, study, 1, why="a test") == [2]
+        exclude(store, study, 1, why="a test")
         trials = store.trials(study)
-        assert (front_numbers(trials), untested_front(study, trials)) == ([2], [])
+        assert (front_numbers(trials), without_network(trials)) == ([2], [2])
+        assert untested_front(study, trials) == []
 
     def test_a_second_reason_replaces_the_first(
-        self, door: Door, store: Store, study: StudyRecord
+        self, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
         for why in ("first", "second"):
             exclude(store, study, 1, why=why)
@@ -220,7 +238,7 @@ class TestSetAside:
         ],
     )
     def test_an_unknown_trial_is_refused(
-        self, door: Door, store: Store, study: StudyRecord, number: int, message: str
+        self, queue: TrialQueue, store: Store, study: StudyRecord, number: int, message: str
     ) -> None:
         changes: list[Callable[[], object]] = [
             lambda: exclude(store, study, number, why="a test"),
@@ -232,16 +250,16 @@ class TestSetAside:
             assert message in str(refused.value)
 
     def test_only_a_complete_trial_is_excluded_and_only_an_excluded_one_included(
-        self, make_door: DoorMaker, store: Store, study: StudyRecord
+        self, make_queue: QueueMaker, store: Store, study: StudyRecord
     ) -> None:
-        door = make_door()
-        running = ClaimedTrial(store, claimed(door))
+        queue = make_queue()
+        running = RunLease(store, claimed(queue))
         with pytest.raises(UsageError, match="complete to be excluded, but trial 0 of tiny"):
             exclude(store, study, 0, why="a test")
-        running.fail(Failure("E", "no", "", ""))
+        running.fail(FAILURE, ends_trial=True)
         with pytest.raises(UsageError, match="trial 0 of tiny is failed; only complete ones"):
             exclude(store, study, 0, why="a test")
-        complete(store, claimed(door))
+        complete(store, claimed(queue))
         with pytest.raises(UsageError, match="but trial 1 of tiny was not; `fastrcaps-search tri"):
             include(store, study, 1)
 
@@ -257,7 +275,7 @@ class TestSetAside:
         ],
     )
     def test_a_reason_is_one_printable_line(
-        self, door: Door, store: Store, study: StudyRecord, why: str, message: str
+        self, queue: TrialQueue, store: Store, study: StudyRecord, why: str, message: str
     ) -> None:
         with pytest.raises(UsageError) as refused:
             exclude(store, study, 1, why=why)
@@ -266,32 +284,10 @@ class TestSetAside:
         assert trial_of(store, study, 1).set_aside is None
 
     def test_long_and_foreign_reasons_are_kept_as_they_are(
-        self, door: Door, store: Store, study: StudyRecord
+        self, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
         why = "'); drop table é 日本 ".ljust(200, "x")
         exclude(store, study, 1, why=why)
         aside = trial_of(store, study, 1).set_aside
         assert aside is not None
         assert aside.why == why
-
-
-def test_optuna_is_told_of_a_violated_constraint(
-    make_door: DoorMaker, store: Store, open_optuna: OptunaOpener
-) -> None:
-    door = make_door()
-    complete(store, claimed(door), QUICK_GUESS)
-    complete(store, claimed(door), Values(0.9, 5.0, 10))
-    ClaimedTrial(store, claimed(door)).fail(Failure("diverged", "diverged at epoch 1", "", ""))
-    ClaimedTrial(store, claimed(door)).fail(Failure("MemoryError", "no room", "", ""))
-    door.settle()
-    theirs = optuna.load_study(study_name="tiny", storage=open_optuna())
-    states = [trial.state.name for trial in theirs.trials]
-    assert states == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
-    guess, good, diverged, broken = (trial.constraints for trial in theirs.trials)
-    assert guess["feasible"] == pytest.approx(LEARNED - GUESSING)
-    assert diverged["feasible"] == 1.0
-    assert (good, broken) == ({}, {})
-    assert [trial.number for trial in theirs.best_trials] == [1]
-    dashboard = pytest.importorskip("optuna_dashboard._serializer")
-    shown = [dashboard.serialize_frozen_trial(0, trial, {}) for trial in theirs.trials]
-    assert [len(trial["constraints"]) for trial in shown] == [1, 0, 1, 0]

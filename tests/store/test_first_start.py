@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
 
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ChildStarter, OptunaOpener
+    from tests.store.conftest import ChildStarter
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +67,7 @@ def enter_at_once(
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_all_agree_on_one_study(
-    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener, processes: int
+    location: Location, start_child: ChildStarter, processes: int
 ) -> None:
     found = enter_at_once(start_child, location, processes=processes, studies=1)
     assert len(found) == processes
@@ -80,13 +78,11 @@ def test_all_agree_on_one_study(
         assert store.study_names() == ["study-0"]
     # The largest number that was asked for.
     assert (study.study_id, study.uid, study.budget) == (study_id, uid, processes)
-    theirs = optuna.get_all_study_names(storage=open_optuna())
-    assert theirs == ["study-0"]
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_each_study_is_entered_once(
-    location: Location, start_child: ChildStarter, open_optuna: OptunaOpener, processes: int
+    location: Location, start_child: ChildStarter, processes: int
 ) -> None:
     found = enter_at_once(start_child, location, processes=processes, studies=processes)
     names = {f"study-{number}" for number in range(processes)}
@@ -98,5 +94,3 @@ def test_each_study_is_entered_once(
             (study.name, study.study_id, study.uid)
             for study in (store.study(name) for name in store.study_names())
         } == set(found)
-    theirs = Counter(optuna.get_all_study_names(storage=open_optuna()))
-    assert theirs == dict.fromkeys(names, 1)

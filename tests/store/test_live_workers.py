@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.search.queue import Idle
+from fastrcaps_search.store.lease import Claim
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, line, say
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ChildStarter, DoorMaker, Sql
+    from tests.store.conftest import ChildStarter, QueueMaker, Sql
 
 pytestmark = pytest.mark.slow
 
@@ -28,19 +29,19 @@ BUSY = (
     + """
 lease, busy = float(sys.argv[2]), float(sys.argv[3])
 store = Store.writing(location)
-claim = door_of(store, "child", lease_seconds=lease).next().claim
-trial = ClaimedTrial(store, claim)
-with trial.renewed():
-    print(claim.number, claim.token, flush=True)
+claim = queue_of(store, "child", lease_seconds=lease).claim_next()
+held = RunLease(store, claim)
+with held.renewed():
+    print(claim.key.number, claim.token, flush=True)
     end = time.monotonic() + busy
     while time.monotonic() < end:
         sum(range(300_000))
         for _ in range(1000):
-            json.dumps(claim.number)
+            json.dumps(claim.key.number)
     print("busy no more", flush=True)
     input()
     try:
-        trial.complete(Values(0.5, 1.0, 10.0))
+        held.finish(RunResult(0.5, 1.0, 10, 1))
     except FastrcapsError as error:
         print(type(error).__name__, error, flush=True)
     else:
@@ -52,13 +53,13 @@ SUSPENDED = (
     BEGIN
     + """
 store = Store.writing(location)
-claim = door_of(store, "child", lease_seconds=float(sys.argv[2])).next().claim
-trial = ClaimedTrial(store, claim)
-with trial.renewed():
-    print(claim.number, claim.token, flush=True)
+claim = queue_of(store, "child", lease_seconds=float(sys.argv[2])).claim_next()
+held = RunLease(store, claim)
+with held.renewed():
+    print(claim.key.number, claim.token, flush=True)
     input()
     try:
-        trial.complete(Values(0.5, 1.0, 10.0))
+        held.finish(RunResult(0.5, 1.0, 10, 1))
     except FastrcapsError as error:
         print(type(error).__name__, error, flush=True)
 """
@@ -74,7 +75,7 @@ def one_trial(sql: Sql, study: StudyRecord) -> None:
 @pytest.mark.usefixtures("one_trial")
 def test_a_slow_start_is_not_a_dead_worker(
     location: Location,
-    make_door: DoorMaker,
+    make_queue: QueueMaker,
     store: Store,
     study: StudyRecord,
     start_child: ChildStarter,
@@ -82,47 +83,44 @@ def test_a_slow_start_is_not_a_dead_worker(
     busy = 3 * LEASE_SECONDS
     worker = start_child(BUSY, location.url, str(LEASE_SECONDS), str(busy))
     assert line(worker) == "0 1"
-    door = make_door("w1", lease_seconds=LEASE_SECONDS)
-    duties = set()
+    queue = make_queue("w1", lease_seconds=LEASE_SECONDS)
+    found = set()
     end = time.monotonic() + busy
     while time.monotonic() < end:
-        duties.add(door.next().duty)
+        found.add(queue.claim_next())
         time.sleep(LEASE_SECONDS / 20)
-    assert duties == {Duty.WAIT}
+    assert found == {Idle.WAIT}
     assert line(worker) == "busy no more"
     say(worker)
     assert line(worker) == "stored"
     (trial,) = store.trials(study)
-    assert (trial.state, trial.token) == (TrialState.COMPLETE, 1)
+    assert (trial.state, trial.runs[0].token) == (TrialState.COMPLETE, 1)
 
 
 @pytest.mark.usefixtures("one_trial")
 def test_a_suspended_one_is_and_finds_its_trial_taken_when_it_goes_on(
     location: Location,
-    make_door: DoorMaker,
+    make_queue: QueueMaker,
     store: Store,
     study: StudyRecord,
     start_child: ChildStarter,
 ) -> None:
     worker = start_child(SUSPENDED, location.url, str(LEASE_SECONDS))
     assert line(worker) == "0 1"
-    door = make_door("w1", lease_seconds=LEASE_SECONDS)
-    assert door.next().duty is Duty.WAIT
+    queue = make_queue("w1", lease_seconds=LEASE_SECONDS)
+    assert queue.claim_next() is Idle.WAIT
     os.kill(worker.pid, signal.SIGSTOP)
     stopped = time.monotonic()
-    admitted = door.next()
-    while admitted.duty is Duty.WAIT:
+    while (claim := queue.claim_next()) is Idle.WAIT:
         assert time.monotonic() < stopped + 60
         time.sleep(LEASE_SECONDS / 20)
-        admitted = door.next()
     # Its last renewal was a sixth of the lease before, at most.
     assert time.monotonic() - stopped >= LEASE_SECONDS * 5 / 6
-    assert admitted.duty is Duty.TRAIN
-    assert admitted.claim is not None
-    assert (admitted.claim.number, admitted.claim.token) == (0, 2)
+    assert isinstance(claim, Claim)
+    assert (claim.key, claim.token) == (RunKey(0, 0), 2)
     os.kill(worker.pid, signal.SIGCONT)
     say(worker)
-    assert line(worker).startswith("LeaseLostError trial 0 must be held to be written")
+    assert line(worker).startswith("LeaseLostError trial 0 run 0 must be held to be written")
     assert worker.wait() == 0
     (trial,) = store.trials(study)
     assert (trial.state, trial.values) == (TrialState.RUNNING, None)

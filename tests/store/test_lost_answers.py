@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import Connection
 
 from fastrcaps_search.errors import StoreUnavailableError
-from fastrcaps_search.store.duties import Duty
+from fastrcaps_search.search.queue import Idle
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, Values
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, Values
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, VALUES, Clock, claimed, complete, trial_of
+from tests.store.workers import (
+    FAILURE,
+    VALUES,
+    Clock,
+    claimed,
+    complete,
+    result_of,
+    run_of,
+)
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker
+    from tests.store.conftest import QueueMaker
 
 
 class TestAnswersThatAreLost:
@@ -31,120 +40,127 @@ class TestAnswersThatAreLost:
 
     def test_a_new_claim_is_found_again(
         self,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
         patient: Store,
         study: StudyRecord,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        door = make_door(at=patient)
+        queue = make_queue(at=patient)
         lost = lose_answer(patient, monkeypatch)
-        claim = claimed(door)
+        claim = claimed(queue)
         assert lost == [True]
-        assert (claim.number, claim.token) == (0, 1)
+        assert (claim.key, claim.token) == (RunKey(0, 0), 1)
         (trial,) = patient.trials(study)
         assert (trial.parameters, trial.configuration_key) == (
             claim.parameters,
             claim.configuration_key,
         )
-        ClaimedTrial(patient, claim).complete(VALUES)
-        assert claimed(door).number == 1
+        complete(patient, claim)
+        assert claimed(queue).key.number == 1
 
     def test_a_take_over_is_found_again(
         self,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
         clock: Clock,
         patient: Store,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        first = claimed(make_door("w0"))
+        first = claimed(make_queue("w0"))
         clock.kill()
-        door = make_door("w1", at=patient)
+        queue = make_queue("w1", at=patient)
         lost = lose_answer(patient, monkeypatch)
-        claim = claimed(door)
+        claim = claimed(queue)
         assert lost == [True]
-        assert (claim.number, claim.token, claim.parameters) == (0, 2, first.parameters)
+        assert (claim.key, claim.token) == (first.key, 2)
+        assert claim.parameters == first.parameters
 
     def test_the_claim_of_a_repeat_is_found_again(
         self,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
         patient: Store,
         location: Location,
         study: StudyRecord,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        door = make_door(at=patient)
+        queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            complete(patient, claimed(door), Values(accuracy, 1.0, 10))
+            complete(patient, claimed(queue), Values(accuracy, 1.0, 10))
         enter_study(location, study.definition, seed=None, budget=4, repeats=2)
         lost = lose_answer(patient, monkeypatch)
-        admitted = door.next()
+        claim = claimed(queue)
         assert lost == [True]
-        assert admitted.claim is not None
-        assert (admitted.duty, admitted.claim.number) == (Duty.REPEAT, 1)
-        assert [lease.token for lease in patient.leases(study)] == [2]
+        assert (claim.key, claim.token) == (RunKey(1, 1), 1)
+        assert [(lease.key, lease.token) for lease in patient.leases(study)] == [(claim.key, 1)]
 
     def test_the_claim_of_a_test_is_found_again(
         self,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
         patient: Store,
         study: StudyRecord,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        door = make_door(at=patient)
+        queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            complete(patient, claimed(door), Values(accuracy, 1.0, 10))
-        door.settle()
+            complete(patient, claimed(queue), Values(accuracy, 1.0, 10))
         lost = lose_answer(patient, monkeypatch)
-        admitted = door.next()
+        claim = claimed(queue, Purpose.TEST)
         assert lost == [True]
-        assert admitted.duty is Duty.TEST
-        assert admitted.claim is not None
-        assert (admitted.claim.number, admitted.claim.token) == (1, 2)
-        assert door.next().duty is Duty.WAIT
+        assert (claim.key, claim.token) == (RunKey(1, 0), 2)
+        assert queue.claim_next() is Idle.WAIT
 
-    @pytest.mark.parametrize("ending", ["complete", "fail"])
+    @pytest.mark.parametrize("ending", ["finish", "fail"])
     def test_an_end_counts_once(
         self,
         ending: str,
-        make_door: DoorMaker,
+        make_queue: QueueMaker,
         patient: Store,
         study: StudyRecord,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        trial = ClaimedTrial(patient, claimed(make_door(at=patient)))
+        lease = RunLease(patient, claimed(make_queue(at=patient)))
         lost = lose_answer(patient, monkeypatch)
-        if ending == "complete":
-            trial.complete(VALUES)
+        if ending == "finish":
+            lease.finish(result_of())
         else:
-            trial.fail(FAILURE)
+            lease.fail(FAILURE, ends_trial=True)
         assert lost == [True]
-        record = trial_of(patient, study)
-        assert (record.values, record.failure) == (
-            (VALUES, None) if ending == "complete" else (None, FAILURE)
+        run = run_of(patient, study)
+        assert (run.accuracy, run.failure) == (
+            (VALUES.accuracy, None) if ending == "finish" else (None, FAILURE)
         )
         assert patient.leases(study) == []
 
     def test_without_patience_the_worker_is_told(
-        self, make_door: DoorMaker, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, make_queue: QueueMaker, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        door = make_door()
+        queue = make_queue()
         lose_answer(store, monkeypatch)
         with pytest.raises(StoreUnavailableError, match="disk I/O error"):
-            door.next()
+            queue.claim_next()
 
 
 def lose_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Let the next commit of this store be done and then fail; filled once that has been."""
-    dialect = store.engine.dialect
+    """Let the next writing commit of this store be done and then fail; filled once it has been."""
+    dialect, write_once = store.engine.dialect, store.write_once
     commit = dialect.do_commit
     lost: list[bool] = []
+    writing = False
 
     def lose(connection: Any) -> None:  # noqa: ANN401  # any driver's
         commit(connection)
-        if not lost:
+        if writing and not lost:
             lost.append(True)
             assert dialect.dbapi is not None
             raise dialect.dbapi.OperationalError("disk I/O error")
 
+    def write(work: Callable[[Connection], object]) -> object:
+        nonlocal writing
+        writing = True
+        try:
+            return write_once(work)
+        finally:
+            writing = False
+
+    monkeypatch.setattr(store, "write_once", write)
     monkeypatch.setattr(dialect, "do_commit", lose)
     return lost

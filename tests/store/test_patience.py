@@ -25,11 +25,11 @@ from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import line, say, until
+from tests.store.workers import claimed, line, say, until
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
-    from tests.store.conftest import ChildStarter, DoorMaker, Sql
+    from tests.store.conftest import ChildStarter, QueueMaker, Sql
 
 Result = TypeVar("Result")
 
@@ -74,12 +74,14 @@ def heard() -> Iterator[Heard]:
 
 def count(store: Store) -> None:
     """A piece of work of which it shows how often it was done."""
-    store.do(lambda connection: connection.execute(text("UPDATE counted SET n = n + 1")))
+    store.write(lambda connection: connection.execute(text("UPDATE counted SET n = n + 1")))
 
 
 def counted(store: Store) -> int:
     return int(
-        store.do(lambda connection: connection.execute(text("SELECT n FROM counted")).scalar_one())
+        store.read(
+            lambda connection: connection.execute(text("SELECT n FROM counted")).scalar_one()
+        )
     )
 
 
@@ -223,18 +225,17 @@ class TestFile:
     @pytest.mark.endurance
     @pytest.mark.slow
     def test_with_the_settings_of_real_workers_more_than_an_attempt_costs_nothing_but_the_wait(
-        self, location: Location, heard: Heard, start_child: ChildStarter, make_door: DoorMaker
+        self, location: Location, heard: Heard, start_child: ChildStarter, make_queue: QueueMaker
     ) -> None:
         with closing(Store.writing(location, patience=Patience(600, tell=heard))) as store:
-            door = make_door(at=store)
+            queue = make_queue(at=store)
             held_seconds = engine_module.BUSY_SECONDS + 2
             holder = start_child(HOLD_THE_FILE, str(location.path), str(held_seconds))
             assert line(holder) == "held"
             began = time.monotonic()
-            admitted = door.next()
+            claim = claimed(queue)
             assert time.monotonic() - began >= held_seconds - 1
-            assert admitted.claim is not None
-            assert admitted.claim.number == 0
+            assert claim.key.number == 0
             assert len(store.trials(store.study("tiny"))) == 1
 
     @pytest.fixture
@@ -249,14 +250,14 @@ class TestFile:
         enter_study(location, definition, seed=None, budget=4)
         filler = small_disk / "filler"
         with closing(Store.writing(location, patience=Patience(60, tell=heard))) as store:
-            store.do(lambda connection: connection.execute(text("CREATE TABLE counted (n, t)")))
+            store.write(lambda connection: connection.execute(text("CREATE TABLE counted (n, t)")))
             fill(filler)
 
             def insert(connection: Connection) -> None:
                 values = {"text": "x" * 100_000}
                 connection.execute(text("INSERT INTO counted VALUES (1, :text)"), values)
 
-            done = heard.meanwhile(lambda: store.do(insert))
+            done = heard.meanwhile(lambda: store.write(insert))
             filler.unlink()
             done.result(60)
             assert counted(store) == 1

@@ -21,18 +21,16 @@ from fastrcaps_search.errors import (
     StoreUnavailableError,
     WrongStoreError,
 )
-from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import VALUES, claimed
+from tests.store.workers import claimed, complete, queue_of
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
-    from tests.store.conftest import DoorMaker, Sql
+    from tests.store.conftest import QueueMaker, Sql
 
 
 @pytest.fixture
@@ -49,9 +47,9 @@ class TestReader:
         return locate(postgres_server.read_only(postgres_url))
 
     def test_it_reads_and_writes_nothing(
-        self, make_door: DoorMaker, study: StudyRecord, reader: Location
+        self, make_queue: QueueMaker, study: StudyRecord, reader: Location
     ) -> None:
-        claimed(make_door())
+        claimed(make_queue())
         with closing(Store.reading(reader)) as store:
             assert store.study("tiny") == study
             assert [trial.number for trial in store.trials(study, epochs=True)] == [0]
@@ -64,10 +62,11 @@ class TestReader:
 
         with (
             closing(Store.writing(reader)) as store,
-            closing(Door(store, study, worker="w0", device="cpu", propose=propose)) as door,
+            closing(OptunaExport(store, study.name)) as export,
         ):
             attempts: list[Callable[[], object]] = [
-                door.next,
+                queue_of(store, study).claim_next,
+                export.add,
                 lambda: enter_study(reader, definition, seed=None, budget=9),
             ]
             for attempt in attempts:
@@ -97,7 +96,7 @@ class TestReader:
         change = text("DELETE FROM fastrcaps_studies")
         with closing(Store.reading(location)) as store:
             with pytest.raises(ReadOnlyStoreError, match="in a read-only transaction"):
-                store.do(lambda connection: connection.execute(change))
+                store.write(lambda connection: connection.execute(change))
             assert store.study_names() == ["tiny"]
 
 
@@ -218,11 +217,11 @@ class TestPasswords:
         study = enter_study(odd, definition, seed=None, budget=4)
         with (
             closing(Store.writing(odd)) as store,
-            closing(Door(store, study, worker="w0", device="cpu", propose=propose)) as door,
+            closing(OptunaExport(store, study.name)) as export,
         ):
-            ClaimedTrial(store, claimed(door)).complete(VALUES)
-            door.settle()
-            count = store.do(
+            complete(store, claimed(queue_of(store, study)))
+            assert export.add()
+            count = store.read(
                 lambda connection: connection.execute(
                     text("SELECT current_user, count(*) FROM trials WHERE state = 'COMPLETE'")
                 ).one()

@@ -17,17 +17,25 @@ from sqlalchemy import text
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
-from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.admission import Door
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import ClaimedTrial
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import METRICS, SETTING, VALUES, claimed, file_of
+from tests.store.workers import (
+    METRICS,
+    SETTING,
+    VALUES,
+    claimed,
+    complete,
+    file_of,
+    queue_of,
+    result_of,
+)
 
 if TYPE_CHECKING:
-    from tests.store.conftest import DoorMaker
+    from tests.store.conftest import QueueMaker
 
 pytestmark = pytest.mark.parametrize("location", ["sqlite"], indirect=True)
 
@@ -37,20 +45,21 @@ class TestFileThatIsGone:
 
     @pytest.fixture
     def uses(
-        self, make_door: DoorMaker, store: Store, study: StudyRecord
+        self, make_queue: QueueMaker, store: Store, study: StudyRecord
     ) -> list[Callable[[], object]]:
         """What a worker does with its database, and has done before."""
-        door = make_door()
-        trial = ClaimedTrial(store, claimed(door))
-        trial.begin_run(0, seed=0, setting=SETTING, fresh=True)
+        queue = make_queue()
+        lease = RunLease(store, claimed(queue))
+        lease.begin(SETTING, fresh=True)
+        export = OptunaExport(store, study.name)
         return [
-            lambda: trial.store_epoch(0, METRICS, setting=SETTING),
-            trial.renew,
-            trial.note_device_fault,
-            lambda: trial.complete(VALUES),
-            trial.release,
-            door.next,
-            door.settle,
+            lambda: lease.store_epoch(METRICS, setting=SETTING),
+            lease.renew,
+            lease.note_device_fault,
+            lambda: lease.finish(result_of()),
+            lease.release,
+            queue.claim_next,
+            export.add,
             lambda: store.trials(study),
             lambda: Store.writing(store.location),
         ]
@@ -117,7 +126,7 @@ def read():
 
 def write():
     change = text("UPDATE fastrcaps_studies SET budget = 9")
-    return Store.writing(location).do(lambda connection: connection.execute(change).rowcount)
+    return Store.writing(location).write(lambda connection: connection.execute(change).rowcount)
 
 
 def enter():
@@ -155,9 +164,9 @@ class TestFileThatCannotBeWritten:
         path.parent.chmod(0o755)
 
     @pytest.fixture
-    def log(self, make_door: DoorMaker, path: Path) -> Path:
+    def log(self, make_queue: QueueMaker, path: Path) -> Path:
         """A write-ahead log with the newest rows, a claim, kept there by a worker at work."""
-        claimed(make_door())
+        claimed(make_queue())
         log = path.with_name(path.name + "-wal")
         assert log.stat().st_size > 0
         return log
@@ -253,17 +262,17 @@ def test_the_name_of_a_file_may_hold_any_character(
     study = enter_study(odd, definition, seed=None, budget=4)
     with (
         closing(Store.writing(odd)) as store,
-        closing(Door(store, study, worker="w0", device="cpu", propose=propose)) as door,
+        closing(OptunaExport(store, study.name)) as export,
     ):
-        ClaimedTrial(store, claimed(door)).complete(VALUES)
-        door.settle()
+        complete(store, claimed(queue_of(store, study)))
+        assert export.add()
     with closing(Store.reading(odd)) as store:
         assert [trial.values for trial in store.trials(study)] == [VALUES]
     # Ours and Optuna's rows are in the file of that name, and no other file was made.
     with closing(sqlite3.connect(name)) as connection:
         for table in ("fastrcaps_trials", "trials"):
             assert connection.execute(f"select count(*) from {table}").fetchone() == (1,)
-    assert sorted(path.name for path in Path().iterdir()) == sorted([name, f"{name}.lock"])
+    assert sorted(path.name for path in Path().iterdir()) == [name]
 
 
 def test_a_read_only_file_of_odd_name_is_read_as_it_is(
@@ -283,4 +292,4 @@ def test_a_read_only_file_of_odd_name_is_read_as_it_is(
     with closing(sqlite3.connect(file_of(location))) as connection:
         assert connection.execute("select budget from fastrcaps_studies").fetchone() == (4,)
     with closing(Store.reading(location)) as store, pytest.raises(StoreError, match="must be wri"):
-        store.do(lambda connection: connection.execute(text("DELETE FROM fastrcaps_studies")))
+        store.write(lambda connection: connection.execute(text("DELETE FROM fastrcaps_studies")))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
@@ -43,7 +46,7 @@ from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
 
 
-def propose(study, trials):
+def propose(study, trials, worker):
     taken = {trial.configuration_key for trial in trials}
     for key, parameters in configurations(study.definition).items():
         if key not in taken:
@@ -104,12 +107,25 @@ def until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT_SECONDS) 
         time.sleep(POLL_SECONDS)
 
 
+def queue_of(store: Store, study: StudyRecord, worker: str = "w0") -> TrialQueue:
+    """The queue of a worker of the study."""
+    return TrialQueue(Claimant(store=store, study=study, worker=worker, device="cpu"), propose)
+
+
 def claimed(queue: TrialQueue, purpose: Purpose = Purpose.TRAIN) -> Claim:
     """What the queue gives next: a run for that purpose."""
     claim = queue.claim_next()
     assert isinstance(claim, Claim)
     assert claim.purpose is purpose
     return claim
+
+
+@contextmanager
+def renewing(lease: RunLease) -> Iterator[None]:
+    """Renew the lease; the last renewal has ended before the store can be closed."""
+    with lease.renewed():
+        yield
+    lease._renewal._thread.join()
 
 
 def result_of(values: Values = VALUES) -> RunResult:
