@@ -8,7 +8,6 @@ waits for a sampler that thinks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import StrEnum
 
 from fastrcaps_search.analysis.estimates import estimated
@@ -110,7 +109,7 @@ class TrialQueue:
             if proposal is not None:
                 return self._claimant.begin_trial(*proposal)
             # A continuous space may have no more to offer; the front is repeated and tested.
-            work = replace(work, exhausted=True)
+            work = remaining_work(seen.study, trials, possible=len(trials))
         tests = [key for key in work.tests if key not in self._untestable]
         for keys in (work.runs, work.repeats, tests):
             free = [key for key in keys if key not in held]

@@ -398,7 +398,9 @@ def _means(runs: Sequence[RunRecord]) -> Values:
 
 def _spread(runs: Sequence[RunRecord], name: str) -> Spread | None:
     """Of one value over the runs that have it; ``None`` for fewer than two."""
-    over = spread(_measured(runs, name))
+    values = _measured(runs, name)
+    # Of NaN or infinity, which a server's table can hold, there is none.
+    over = spread(values) if all(map(math.isfinite, values)) else None
     return None if over is None else Spread(over.deviation, over.margin)
 
 
