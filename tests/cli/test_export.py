@@ -143,7 +143,9 @@ def test_a_failed_trial_is_refused_with_its_reason(
     failed = call(*flags, "1")
     assert failed.returncode == 2
     assert "got trial 1, which is failed (diverged at epoch 2)" in failed.stderr
-    # This one is complete by its values, but no run of it has ended.
+    with closing(sqlite3.connect(tmp_path / "b.db")) as connection:
+        connection.execute("update fastrcaps_runs set removed = 1")
+        connection.commit()
     assert "trial must be one whose network is kept (none), got 0" in call(*flags, "0").stderr
     assert not (tmp_path / "a").exists()
 
