@@ -46,9 +46,8 @@ def enter_study(
         StudyMismatchError: The stored study has another definition or seed.
         StoreError: The database is not ours to write.
     """
-    _make_folder(location)
-    if location.path is None or location.path.exists():
-        _check_ours(location)
+    _make_file(location)
+    _check_ours(location)
     engine = writing_engine(location, create=True)
     store = Store(location, engine)
     asked = {"budget": budget, "repeats": repeats}
@@ -74,12 +73,15 @@ def enter_study(
         engine.dispose()
 
 
-def _make_folder(location: Location) -> None:
+def _make_file(location: Location) -> None:
+    """Make an SQLite file and its folder where they are missing: the system says what is wrong."""
     if location.path is None:
         return
     folder = location.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not location.path.exists():
+            location.path.touch()
     except OSError as error:
         kind = DiskError if error.errno == errno.ENOSPC else StoreError
         raise kind(

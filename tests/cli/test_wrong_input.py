@@ -344,4 +344,4 @@ def test_a_read_only_database_can_be_looked_at(
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
     assert (after.returncode, after.stdout) == (0, before)
     assert report.stdout == "reports/tiny.html\n"
-    assert "closed must be a folder that can be written" in refused(more, 1)
+    assert "closed/a.db must be writable, and so must its folder" in refused(more, 1)

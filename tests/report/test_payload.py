@@ -316,7 +316,7 @@ def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
     assert said(2, "failure") == [None, None, None]
     assert said(9, "failure") == [None, None, "the disk <b>is</b> full"]
     assert said(3, "failure") == [None, "diverged at epoch 2"]
-    assert more[2]["note"] == "run 3 under way, 2 of 5 epochs done, held by desk (cpu)"
+    assert more[2]["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
     # Each repeat has a claim of its own, which took nothing over.
     assert [trial.get("claims") for trial in more] == [1] * 11
     assert more[2]["positions"] == pytest.approx(

@@ -69,8 +69,9 @@ class StoredStudy:
 
     @property
     def in_progress(self) -> bool:
-        """Whether anything is still to come, or a run is held."""
-        return bool(self.leases) or not self.work().is_done
+        """Whether trials or repeats are still to come, or a run is held, as to be tested."""
+        work = self.work()
+        return bool(self.leases or work.is_searching or work.repeats)
 
 
 @dataclass(frozen=True, slots=True)

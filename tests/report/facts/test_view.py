@@ -123,15 +123,19 @@ def test_a_running_trial_says_how_far_it_is(records: Records) -> None:
     study = records.study(runs_per_trial=2)
     second = replace(records.epoch_record(1, 0.8, 9.0), run=1)
     trial = records.running(0)
-    trial = replace(trial, epochs=(*trial.epochs, second))
-    (shown,) = view_of(study, [trial]).trials
-    assert shown.note == "run 2 of 2, 1 of 5 epochs done, waiting for a worker"
+    runs = (trial.runs[0], replace(trial.runs[0], run=1))
+    trial = replace(trial, epochs=(*trial.epochs, second), runs=runs)
+    (shown,) = view_of(study, [trial], [records.lease(0)]).trials
+    assert shown.note == (
+        "0 of 2 runs done; run 1: 2 of 5 epochs done, held by desk (cpu); "
+        "run 2: 1 of 5 epochs done, waiting for a worker"
+    )
     (shown,) = view_of(records.study(), [records.running(0)], [records.lease(0)]).trials
     assert shown.note == "2 of 5 epochs done, held by desk (cpu)"
 
 
 def test_a_trial_that_has_stored_nothing_says_so(records: Records) -> None:
-    trial = records.running(0, epochs=0, runs=())
+    trial = records.running(0, epochs=0)
     (shown,) = view_of(records.study(), [trial]).trials
     assert shown.note == "0 of 5 epochs done, waiting for a worker"
 
@@ -227,12 +231,16 @@ def test_mixed_devices_are_warned_of(records: Records) -> None:
 def test_a_repeat_under_way_says_how_far_it_is(records: Records) -> None:
     begun = [records.epoch_record(epoch, 0.8, 9.0) for epoch in (1, 2)]
     trial = with_repeat(with_runs(records.trials()[2], [(0.96, 117.0), (0.964, 119.0)]), begun)
-    (shown,) = view_of(records.study(), [trial], [records.lease(2)]).trials
-    assert shown.note == "run 3 under way, 2 of 5 epochs done, held by desk (cpu)"
+    held = replace(records.lease(2), run=2)
+    (shown,) = view_of(records.study(), [trial], [held]).trials
+    assert shown.note == "run 3: 2 of 5 epochs done, held by desk (cpu)"
     (shown,) = view_of(records.study(), [trial]).trials
-    assert shown.note == "run 3 interrupted, 2 of 5 epochs done"
-    (shown,) = view_of(records.study(), [with_repeat(trial, [])], [records.lease(2)]).trials
-    assert shown.note.startswith("run 3 under way, 2 of 5")
+    assert shown.note == "run 3: 2 of 5 epochs done, waiting for a worker"
+    (shown,) = view_of(records.study(), [with_repeat(trial, [])], [held]).trials
+    assert shown.note == (
+        "run 3: 2 of 5 epochs done, held by desk (cpu); "
+        "run 4: 0 of 5 epochs done, waiting for a worker"
+    )
 
 
 def test_a_repeat_that_has_ended_leaves_no_note(records: Records) -> None:
