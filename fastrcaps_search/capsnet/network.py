@@ -24,9 +24,9 @@ from fastrcaps_search.capsnet.loss import (
     reconstruction_loss,
 )
 from fastrcaps_search.capsnet.routing import safe_length
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
+from fastrcaps_search.definition.networks import NETWORKS, Width
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT
-from fastrcaps_search.definition.sizes import WIDTHS, Width
 
 
 class CapsNetOutput(NamedTuple):
@@ -128,7 +128,7 @@ class CapsNet(nn.Module):
 
 
 def build_network(
-    network: Network,
+    network: str,
     *,
     decoder: Decoder | None,
     weight_sharing: bool | None,
@@ -148,7 +148,7 @@ def build_network(
     Raises:
         ValueError: ``decoder`` or ``weight_sharing`` missing for a CapsNet or given for LeNet5.
     """
-    if network is Network.LENET5:
+    if network == "lenet5":
         if decoder is not None or weight_sharing is not None:
             raise ValueError(
                 f"{network} takes no decoder and no weight_sharing, got decoder={decoder!r} and "
@@ -161,7 +161,7 @@ def build_network(
             f"weight_sharing={weight_sharing!r}; pass a Decoder and a bool"
         )
     return CapsNet(
-        WIDTHS[network],
+        NETWORKS[network].arguments["width"],
         decoder=decoder,
         weight_sharing=weight_sharing,
         routing_gradient=routing_gradient,

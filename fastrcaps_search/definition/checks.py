@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from fastrcaps_search.errors import DefinitionError
+from fastrcaps_search.registry import Registry
 
 Word = TypeVar("Word", bound=StrEnum)
 Item = TypeVar("Item")
@@ -14,6 +15,11 @@ Item = TypeVar("Item")
 
 LONGEST_SHOWN = 80
 """Characters of a wrong value or key that a message repeats."""
+
+
+def plain(value: object) -> bool | int | float | str:
+    """A value of a definition as JSON has it."""
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 def shown(value: object) -> str:
@@ -90,6 +96,13 @@ def choice(value: object, key: str, kind: type[Word]) -> Word:
     if isinstance(value, str) and value in list(kind):
         return kind(value)
     raise DefinitionError(f"must be {listed(kind)}, got {shown(value)}", key=key)
+
+
+def word(value: object, key: str, words: Registry[Any]) -> str:
+    """The name of something registered."""
+    if isinstance(value, str) and value in words:
+        return value
+    raise DefinitionError(f"must be {listed(words.names)}, got {shown(value)}", key=key)
 
 
 def choices(value: object, key: str, one: Callable[[object, str], Item]) -> tuple[Item, ...]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.schedules import RateSchedule
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
-from fastrcaps_search.training.schedules import RateSchedule
 
 NO_RATES = RateSchedule(())
 

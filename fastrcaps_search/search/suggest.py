@@ -8,13 +8,22 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.space import NETWORK_KEYS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.store.distributions import distributions
@@ -123,24 +132,27 @@ def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
     trial = shadow.ask()
     values: dict[str, Any] = {}
 
-    def suggest(key: str) -> None:
-        if key in known:
-            values[key] = trial._suggest(key, known[key])
+    def suggest(*keys: str) -> None:
+        values.update({key: _suggested(trial, key, known[key]) for key in keys if key in known})
 
     suggest("lr_policy")
-    policy = LrPolicy(values["lr_policy"])
-    if policy is not LrPolicy.WARM_ADABATCH:
+    lr = LR_POLICIES[values["lr_policy"]]
+    if lr.batch is None:
         suggest("batch_policy")
+    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
     suggest("epochs")
-    adapts = values.get("batch_policy", BatchPolicy.ADABATCH) == BatchPolicy.ADABATCH
-    if adapts and definition.boundaries_within(values.get("epochs")):
-        suggest("adabatch_exponent")
-    if not adapts:
-        suggest("batch_size")
-    suggest("decoder")
-    suggest("weight_sharing")
+    suggest(*batch.settings_within(definition.boundaries_within(values.get("epochs"))))
+    suggest(*NETWORK_KEYS)
     if values.get("decoder") != Decoder.NONE:
         suggest("reconstruction_weight")
-    for key in policy.settings:
-        suggest(key)
+    suggest(*lr.settings)
     return TrialParameters.from_dict(values)
+
+
+def _suggested(trial: optuna.Trial, key: str, offered: BaseDistribution) -> object:
+    if isinstance(offered, FloatDistribution):
+        return trial.suggest_float(key, offered.low, offered.high, log=offered.log)
+    if isinstance(offered, IntDistribution):
+        return trial.suggest_int(key, offered.low, offered.high, step=offered.step)
+    assert isinstance(offered, CategoricalDistribution)
+    return trial.suggest_categorical(key, offered.choices)

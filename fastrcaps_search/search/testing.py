@@ -61,7 +61,7 @@ def _test_accuracy(
     device = test.labels.device
     kernel = choose_kernel(
         device,
-        capsules=definition.network.has_capsules,
+        capsules=definition.architecture.has_capsules,
         precision=definition.precision,
         stored=run.setting.kernel,
     )

@@ -16,6 +16,7 @@ from torch import Tensor
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition import checks
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
 from fastrcaps_search.training.export import network_of
 from fastrcaps_search.training.network_record import (
@@ -86,7 +87,7 @@ class LoadedNetwork:
             UsageError: They are no such images, or the network has no decoder.
         """
         if not isinstance(self.network, CapsNet) or self.network.decoder is None:
-            without = " without one" if self.record.network.has_capsules else ""
+            without = " without one" if NETWORKS[self.record.network].has_capsules else ""
             raise UsageError(
                 "the network must have a decoder to reconstruct images, "
                 f"got {self.record.network}{without}"

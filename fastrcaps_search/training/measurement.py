@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.data_sets import Images, load_images
@@ -100,7 +101,7 @@ def measure(
     device = prepare("cuda" if has_card else "cpu", threads=threads)
     kernel = choose_kernel(
         device,
-        capsules=record.network.has_capsules,
+        capsules=NETWORKS[record.network].has_capsules,
         precision=record.precision,
         stored=record.setting.kernel,
     )

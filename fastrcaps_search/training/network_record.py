@@ -14,12 +14,12 @@ from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
     DataSet,
     EvaluateOn,
-    Network,
     Precision,
     RoutingGradient,
 )
 from fastrcaps_search.definition.data_facts import CLASS_NAMES, CLASSES, IMAGE_SIDE
 from fastrcaps_search.definition.keys import STUDY_CHECKS
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import DefinitionError, ExportedNetworkError
 from fastrcaps_search.metrics import RunSetting
@@ -79,7 +79,7 @@ class NetworkRecord:
     trial: int
     run: int
     seed: int
-    network: Network
+    network: str
     routing_gradient: RoutingGradient
     params: TrialParameters
     learned_parameters: int
@@ -117,7 +117,9 @@ class NetworkRecord:
                 "decoder": params.get("decoder"),
                 "weight_sharing": params.get("weight_sharing"),
                 "routing_gradient": str(self.routing_gradient),
-                "routing_iterations": ROUTING_ITERATIONS if self.network.has_capsules else None,
+                "routing_iterations": ROUTING_ITERATIONS
+                if NETWORKS[self.network].has_capsules
+                else None,
                 "learned_parameters": self.learned_parameters,
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
@@ -212,7 +214,7 @@ def _record(values: Mapping[str, Any]) -> NetworkRecord:
         trial=_count(values, "trial"),
         run=_count(values, "run"),
         seed=_count(values, "seed"),
-        network=checks.choice(architecture.get("network"), "architecture.network", Network),
+        network=checks.word(architecture.get("network"), "architecture.network", NETWORKS),
         routing_gradient=checks.choice(
             architecture.get("routing_gradient"), "architecture.routing_gradient", RoutingGradient
         ),

@@ -85,7 +85,7 @@ def found_devices(wanted: str) -> list[str]:
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:
     """Gives warmed-up steps of the study's largest network on random images."""
-    has_capsules = definition.network.has_capsules
+    has_capsules = definition.architecture.has_capsules
     network = build_network(
         definition.network,
         decoder=Decoder.FULL if has_capsules else None,

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from fastrcaps_search.definition import schedules
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.training import schedules
 from fastrcaps_search.training.device import device_name
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.probe import found_devices

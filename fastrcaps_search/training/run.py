@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network, learned_parameters
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import (
     DiskError,
     DivergedError,
@@ -108,7 +109,7 @@ class Run:
         self._owed: dict[int, dict[str, Tensor]] = {}
         self.network = first_network(plan, seed=seed).to(self._device).train()
         self._kernel = kernel or choose_kernel(
-            self._device, capsules=plan.network.has_capsules, precision=plan.precision
+            self._device, capsules=NETWORKS[plan.network].has_capsules, precision=plan.precision
         )
         self._trainer = make_trainer(
             self.network,

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from fastrcaps_search.capsnet.network import build_network
-from fastrcaps_search.definition.choices import DataSet, Decoder, Network, Precision
+from fastrcaps_search.definition.choices import DataSet, Decoder, Precision
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.data_sets import load_images
 from fastrcaps_search.training.device import prepare
@@ -75,7 +75,7 @@ class Product:
     def __init__(self, splits: Splits, precision: Precision) -> None:
         torch.manual_seed(0)
         self._splits, self._precision = splits, precision
-        network = build_network(Network.CAPSNET, decoder=Decoder.FULL, weight_sharing=False)
+        network = build_network("capsnet", decoder=Decoder.FULL, weight_sharing=False)
         self.kernel = choose_kernel(torch.device("cpu"), capsules=True, precision=precision)
         self._step = make_step(network.train(), precision=precision, kernel=self.kernel)
         self._images = EpochImages(splits.training, seed=0, shifts=True)

@@ -20,7 +20,7 @@ from fastrcaps_search.capsnet.layers import ClassCapsules
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network
 from fastrcaps_search.capsnet.routing import route, squash
-from fastrcaps_search.definition.choices import Decoder, Network, Precision, RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, Precision, RoutingGradient
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.device import Clock, device_name, prepare
@@ -76,7 +76,7 @@ def staged(arguments: argparse.Namespace, *, images: int | None = None) -> Split
     )
 
 
-def built(network: Network, *, sharing: bool, device: torch.device) -> CapsNet | LeNet5:
+def built(network: str, *, sharing: bool, device: torch.device) -> CapsNet | LeNet5:
     """The same network every time."""
     torch.manual_seed(0)
     made = build_network(network, decoder=Decoder.FULL, weight_sharing=sharing)
@@ -176,7 +176,7 @@ def _gradients(
     return [p.grad.double().cpu() for p in network.parameters() if p.grad is not None]
 
 
-def _graph_error(arguments: argparse.Namespace, splits: Splits, network: Network) -> float:
+def _graph_error(arguments: argparse.Namespace, splits: Splits, network: str) -> float:
     """Largest relative difference of a weight: recorded steps against steps from Python."""
     device = splits.training.labels.device
     few = Split(splits.training.images[:200], splits.training.labels[:200])
@@ -209,11 +209,11 @@ def correctness(arguments: argparse.Namespace) -> int:
     device = splits.training.labels.device
     images, labels = (x.cpu() for x in next(splits.test.batches(arguments.batch)))
     right = True
-    for network in (Network.CAPSNET_NARROW, Network.CAPSNET):
+    for network in ("capsnet-narrow", "capsnet"):
         error = _graph_error(arguments, splits, network)
         right &= error <= GRAPH_TOLERANCE
         say(f"{network}: weights of recorded and eager steps differ by {error:.1e} at most")
-    for network, sharing in product((Network.CAPSNET_NARROW, Network.CAPSNET), (False, True)):
+    for network, sharing in product(("capsnet-narrow", "capsnet"), (False, True)):
         cpu = built(network, sharing=sharing, device=torch.device("cpu"))
         expected = _gradients(cpu, images, labels, Precision.FP32)
         for precision, tolerance in GRADIENT_TOLERANCES.items():
@@ -267,7 +267,7 @@ def speed(arguments: argparse.Namespace) -> int:
     wanted += [(size, precision, None) for precision in others for size in sizes[:2]]
     for place, (size, precision, recorder) in enumerate(wanted):
         trainer = GraphTrainer(
-            built(Network.CAPSNET, sharing=False, device=device),
+            built("capsnet", sharing=False, device=device),
             EpochImages(splits.training, seed=0, shifts=True),
             precision=precision,
             recorder=recorder,
@@ -315,7 +315,7 @@ def profile(arguments: argparse.Namespace) -> int:
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_card else []
     for size in (128, 1) if on_card else (1,):
         trainer = GraphTrainer(
-            built(Network.CAPSNET, sharing=False, device=device),
+            built("capsnet", sharing=False, device=device),
             EpochImages(splits.training, seed=0, shifts=True),
             precision=Precision(arguments.precision),
             recorder=Direct(),

@@ -35,6 +35,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configurations
@@ -85,7 +86,9 @@ class Family:
             with torch.no_grad():
                 network.primary_capsules.convolution.weight.mul_(scale)
         kernel = choose_kernel(
-            torch.device("cpu"), capsules=plan.network.has_capsules, precision=plan.precision
+            torch.device("cpu"),
+            capsules=NETWORKS[plan.network].has_capsules,
+            precision=plan.precision,
         )
         self._trainer: Trainer = make_trainer(
             network.train(),

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastrcaps_search.capsnet.cpu.products import Products
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
+from fastrcaps_search.definition.networks import Width
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.training import cpu_step
 from fastrcaps_search.training.cpu_step import CpuStep

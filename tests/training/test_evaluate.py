@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
+from fastrcaps_search.definition.networks import Width
 from fastrcaps_search.training.evaluate import Evaluation, accuracy
 from fastrcaps_search.training.splits import Split
 

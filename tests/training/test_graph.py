@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.definition.choices import Decoder, Network, Precision
+from fastrcaps_search.definition.choices import Decoder, Precision
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.training import graph as graph_module
 from fastrcaps_search.training.device_step import DeviceStep
@@ -66,13 +67,13 @@ def images(splits: Splits, device: torch.device = CPU) -> EpochImages:
     return EpochImages(few(splits, device), seed=7, shifts=True)
 
 
-def step_trainer(splits: Splits, network: Network, device: torch.device = CPU) -> StepTrainer:
+def step_trainer(splits: Splits, network: str, device: torch.device = CPU) -> StepTrainer:
     return StepTrainer(EagerStep(built(network, device)), images(splits, device))
 
 
 def graph_trainer(
     splits: Splits,
-    network: Network,
+    network: str,
     *,
     recorder: Recorder | None = None,
     decoder: Decoder = Decoder.REDUCED,
@@ -87,7 +88,7 @@ def graph_trainer(
 
 
 def built(
-    network: Network,
+    network: str,
     device: torch.device,
     *,
     decoder: Decoder = Decoder.REDUCED,
@@ -95,7 +96,7 @@ def built(
 ) -> CapsNet | LeNet5:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        capsules = network.has_capsules
+        capsules = NETWORKS[network].has_capsules
         return (
             build_network(
                 network,
@@ -139,7 +140,7 @@ def assert_close(
 def test_recorded_steps_know_decoder_and_weight(
     mini_splits: Splits, decoder: Decoder, weight: float | None
 ) -> None:
-    narrow = Network.CAPSNET_NARROW
+    narrow = "capsnet-narrow"
     eager = EagerStep(built(narrow, CPU, decoder=decoder, weight=weight))
     expected = StepTrainer(eager, images(mini_splits))
     got = graph_trainer(mini_splits, narrow, recorder=Counted(), decoder=decoder, weight=weight)
@@ -156,9 +157,9 @@ def test_recorded_steps_know_decoder_and_weight(
         )
 
 
-@pytest.mark.parametrize("network", [Network.LENET5, Network.CAPSNET_NARROW])
+@pytest.mark.parametrize("network", ["lenet5", "capsnet-narrow"])
 @pytest.mark.usefixtures("one_thread", "one_second")
-def test_recorded_steps_equal_steps_from_python(mini_splits: Splits, network: Network) -> None:
+def test_recorded_steps_equal_steps_from_python(mini_splits: Splits, network: str) -> None:
     expected = step_trainer(mini_splits, network)
     got = graph_trainer(mini_splits, network, recorder=Counted())
     trained(expected)
@@ -177,7 +178,7 @@ def test_an_epoch_is_long_replays_then_short_ones_then_the_short_batch(
     mini_splits: Splits,
 ) -> None:
     recorder = Counted()
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=recorder)
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=recorder)
     trainer.warm_up({5, 3})
     assert recorder.recorded == [(5, 1), (5, 3), (3, 1)]
     recorder.replayed.clear()
@@ -196,22 +197,22 @@ def test_a_recording_is_as_long_as_its_time_allows(
 ) -> None:
     monkeypatch.setattr(graph_module, "REPLAY_SECONDS", 0.0)
     recorder = Counted()
-    graph_trainer(mini_splits, Network.LENET5, recorder=recorder).warm_up({1})
+    graph_trainer(mini_splits, "lenet5", recorder=recorder).warm_up({1})
     assert recorder.recorded == [(1, 1)]
     monkeypatch.setattr(graph_module, "REPLAY_SECONDS", 1e9)
-    graph_trainer(mini_splits, Network.LENET5, recorder=recorder).warm_up({1})
+    graph_trainer(mini_splits, "lenet5", recorder=recorder).warm_up({1})
     assert recorder.recorded[1:] == [(1, 1), (1, 38)]  # of 38 images, no more steps
 
 
 def test_warming_up_changes_nothing_even_in_the_middle_of_an_epoch(mini_splits: Splits) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5)
+    trainer = graph_trainer(mini_splits, "lenet5")
     before = {name: value.clone() for name, value in weights(trainer).items()}
     trainer.warm_up({5, 3})
     assert all(torch.equal(value, before[name]) for name, value in weights(trainer).items())
     assert all(not value.any() for value in trainer.optimiser_state().values())
     assert trainer.take_sums() == [0.0] * 4
     # A size that nobody announced is recorded when it comes.
-    other = graph_trainer(mini_splits, Network.LENET5)
+    other = graph_trainer(mini_splits, "lenet5")
     for each in (trainer, other):
         list(each.epoch(1, SIZES, RATES))
     assert all(
@@ -222,14 +223,14 @@ def test_warming_up_changes_nothing_even_in_the_middle_of_an_epoch(mini_splits: 
 def test_what_cannot_be_recorded_is_trained_step_by_step(
     mini_splits: Splits, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=Refusing())
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=Refusing())
     recorded = [trainer.records]
     with caplog.at_level(logging.WARNING):
         trained(trainer)
     assert [*recorded, trainer.records] == [True, False]
     assert len(caplog.records) == 1
     assert "operation not permitted when stream is capturing" in caplog.text
-    expected = step_trainer(mini_splits, Network.LENET5)
+    expected = step_trainer(mini_splits, "lenet5")
     trained(expected)
     assert_close(weights(trainer), weights(expected))
 
@@ -239,22 +240,22 @@ def test_full_memory_is_no_reason_to_train_step_by_step(mini_splits: Splits) -> 
         def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=Full())
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=Full())
     with pytest.raises(torch.OutOfMemoryError):
         trainer.warm_up({5})
 
 
 def test_either_trainer_goes_on_from_the_state_of_the_other(mini_splits: Splits) -> None:
-    whole = step_trainer(mini_splits, Network.LENET5)
+    whole = step_trainer(mini_splits, "lenet5")
     trained(whole)
     for first, second in (
         (
-            step_trainer(mini_splits, Network.LENET5),
-            graph_trainer(mini_splits, Network.LENET5),
+            step_trainer(mini_splits, "lenet5"),
+            graph_trainer(mini_splits, "lenet5"),
         ),
         (
-            graph_trainer(mini_splits, Network.LENET5),
-            step_trainer(mini_splits, Network.LENET5),
+            graph_trainer(mini_splits, "lenet5"),
+            step_trainer(mini_splits, "lenet5"),
         ),
     ):
         trained(first, range(1, 2))
@@ -267,7 +268,7 @@ def test_either_trainer_goes_on_from_the_state_of_the_other(mini_splits: Splits)
 
 
 def test_a_state_of_another_network_is_refused(mini_splits: Splits) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5)
+    trainer = graph_trainer(mini_splits, "lenet5")
     with pytest.raises(CheckpointError, match="must hold the optimiser's state of convolution1"):
         trainer.load(weights(trainer), {})
     with pytest.raises(RuntimeError, match="state_dict"):
@@ -275,9 +276,9 @@ def test_a_state_of_another_network_is_refused(mini_splits: Splits) -> None:
 
 
 def test_channels_last_changes_no_value(mini_splits: Splits) -> None:
-    plain = graph_trainer(mini_splits, Network.LENET5)
+    plain = graph_trainer(mini_splits, "lenet5")
     turned = GraphTrainer(
-        built(Network.LENET5, CPU),
+        built("lenet5", CPU),
         images(mini_splits),
         precision=Precision.FP32,
         channels_last=True,
@@ -292,13 +293,13 @@ def test_channels_last_changes_no_value(mini_splits: Splits) -> None:
 
 def test_the_generator_of_the_process_is_left_alone(mini_splits: Splits) -> None:
     before = torch.get_rng_state()
-    trained(graph_trainer(mini_splits, Network.LENET5))
+    trained(graph_trainer(mini_splits, "lenet5"))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("network", [Network.LENET5, Network.CAPSNET_NARROW, Network.CAPSNET])
-def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: Network) -> None:
+@pytest.mark.parametrize("network", ["lenet5", "capsnet-narrow", "capsnet"])
+def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: str) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     expected = step_trainer(mini_splits, network, device)
     got = make_trainer(
@@ -323,7 +324,7 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
 def test_a_card_trains_in_every_precision(mini_splits: Splits, precision: Precision) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     trainer = make_trainer(
-        built(Network.CAPSNET_NARROW, device),
+        built("capsnet-narrow", device),
         few(mini_splits, device),
         seed=7,
         shifts=False,

@@ -10,7 +10,7 @@ import torch
 from fastrcaps_search.capsnet.layers import Convolution
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.definition.choices import Decoder, Network, Precision
+from fastrcaps_search.definition.choices import Decoder, Precision
 from fastrcaps_search.training.precision import rounding, use_precision
 
 
@@ -25,9 +25,7 @@ def settings() -> Iterator[None]:
 
 def narrow() -> CapsNet | LeNet5:
     torch.manual_seed(0)
-    return build_network(
-        Network.CAPSNET_NARROW, decoder=Decoder.REDUCED, weight_sharing=True
-    ).train()
+    return build_network("capsnet-narrow", decoder=Decoder.REDUCED, weight_sharing=True).train()
 
 
 @pytest.mark.parametrize(

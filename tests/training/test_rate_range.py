@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.errors import DivergedError, FastrcapsError, UsageError
 from fastrcaps_search.training import rate_range
@@ -43,7 +43,7 @@ def test(splits: Splits) -> RateTest:
 
 
 def test_the_first_network_of_the_study_is_trained(test: RateTest) -> None:
-    assert (test.study, test.network) == ("mnist-mini", Network.CAPSNET_NARROW)
+    assert (test.study, test.network) == ("mnist-mini", "capsnet-narrow")
     assert (test.decoder, test.weight_sharing, test.batch_size) == (Decoder.FULL, False, 16)
     assert (test.seed, test.steps) == (0, 300)
     curve = test.curve

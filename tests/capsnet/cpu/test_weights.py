@@ -18,7 +18,7 @@ from fastrcaps_search.capsnet.cpu.weights import (
 )
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
+from fastrcaps_search.definition.networks import Width
 
 
 @pytest.fixture

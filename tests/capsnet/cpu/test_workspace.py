@@ -17,11 +17,11 @@ from fastrcaps_search.capsnet.cpu.products import Products, multiplying
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights, unpack_taps
 from fastrcaps_search.capsnet.cpu.workspace import Form, Workspace, choose_form
 from fastrcaps_search.capsnet.network import CapsNet
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
-from fastrcaps_search.definition.sizes import WIDTHS, Width
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
+from fastrcaps_search.definition.networks import NETWORKS, Width
 
 SMALL = Width(channels=12, types=2)
-NARROW, FULL = WIDTHS[Network.CAPSNET_NARROW], WIDTHS[Network.CAPSNET]
+NARROW, FULL = (NETWORKS[name].arguments["width"] for name in ("capsnet-narrow", "capsnet"))
 
 
 class Kept(Adam):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.definition.choices import DataSet, Decoder, EvaluateOn, Network
+from fastrcaps_search.definition.choices import DataSet, Decoder, EvaluateOn
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -418,7 +418,7 @@ def test_batches_grow_as_in_the_paper(
         {"train_images": 59_999},
         {"shifts": False},
         {"evaluate_on": EvaluateOn.VALIDATION},
-        {"network": Network.CAPSNET_NARROW},
+        {"network": "capsnet-narrow"},
         {"data_set": DataSet.MNIST_MINI},
     ],
 )
