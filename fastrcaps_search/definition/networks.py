@@ -21,8 +21,8 @@ class Network:
 
     Attributes:
         name: Its word in study files.
-        implementation: ``module:class`` of the ``capsnet.trainable.TrainableNetwork``; called with
-            ``arguments`` and the values of ``settings``.
+        implementation: ``module:name`` of what makes the ``capsnet.trainable.TrainableNetwork``:
+            called with ``arguments`` and the values of ``settings``.
         parameters: Number of parameters that training changes; called with ``decoder`` and
             ``weight_sharing``, ``None`` where they do not apply.
         settings: Which of ``decoder``, ``weight_sharing``, ``reconstruction_weight`` and
@@ -30,6 +30,8 @@ class Network:
         coupling_coefficients: What the paper counts beside the learned parameters: one per input
             capsule and class.
         arguments: What else the implementation is called with.
+        kernel: What trains it on a processor. Its number grows with every change of the bits of a
+            result, so that a run continued by another release is marked as not bit-equal.
     """
 
     name: str
@@ -38,15 +40,16 @@ class Network:
     settings: tuple[str, ...] = ()
     coupling_coefficients: int = 0
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    kernel: str = "eager-2"
 
     @property
     def has_capsules(self) -> bool:
         """Whether capsules are routed."""
         return "routing_gradient" in self.settings
 
-    def load(self) -> Any:  # noqa: ANN401  # a class of a layer above
-        """The implementation; imports torch."""
-        return resolve_name(self.implementation)
+    def build(self, **settings: object) -> Any:  # noqa: ANN401  # of a layer above
+        """A new network with these values of its settings; imports torch."""
+        return resolve_name(self.implementation)(**self.arguments, **settings)
 
 
 class Width(NamedTuple):
@@ -81,6 +84,7 @@ def _capsnet(name: str, width: Width) -> Network:
         settings=("decoder", "weight_sharing", "reconstruction_weight", "routing_gradient"),
         coupling_coefficients=width.types * 36 * 10,
         arguments={"width": width},
+        kernel="cpu-2",
     )
 
 

@@ -61,7 +61,7 @@ def _test_accuracy(
     device = test.labels.device
     kernel = choose_kernel(
         device,
-        capsules=definition.architecture.has_capsules,
+        network=definition.network,
         precision=definition.precision,
         stored=run.setting.kernel,
     )

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.errors import DiskError, UsageError
 from fastrcaps_search.training.checkpoint import require_fit
 from fastrcaps_search.training.network_record import (
@@ -62,7 +62,7 @@ def torch_version() -> str:
     return str(torch.__version__)
 
 
-def network_of(record: NetworkRecord, weights: Weights) -> CapsNet | LeNet5:
+def network_of(record: NetworkRecord, weights: Weights) -> TrainableNetwork:
     """The network of a record with these weights, on the CPU, in evaluation mode.
 
     Raises:

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
@@ -46,7 +46,7 @@ class LoadedNetwork:
         record: What is known of it.
     """
 
-    network: CapsNet | LeNet5
+    network: TrainableNetwork
     record: NetworkRecord
 
     @property

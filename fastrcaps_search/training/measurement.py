@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.definition import data_facts
 from fastrcaps_search.definition.choices import DataSet, EvaluateOn
-from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.data_sets import Images, load_images
 from fastrcaps_search.training.device import prepare, run_setting
-from fastrcaps_search.training.evaluate import Evaluation
+from fastrcaps_search.training.evaluate import classes
 from fastrcaps_search.training.exported import LoadedNetwork
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.network_record import NetworkRecord
 from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import Split
+from fastrcaps_search.training.trainer import make_step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,7 @@ def measure(
     device = prepare("cuda" if has_card else "cpu", threads=threads)
     kernel = choose_kernel(
         device,
-        capsules=NETWORKS[record.network].has_capsules,
+        network=record.network,
         precision=record.precision,
         stored=record.setting.kernel,
     )
@@ -113,7 +113,7 @@ def measure(
     on_device = Split(
         torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device=device)
     )
-    predicted = Evaluation(loaded.network.to(device), kernel=kernel).classes(on_device)
+    predicted = classes(make_step(loaded.network.to(device), kernel=kernel), on_device)
     return Measurement(
         data_set=data_set,
         split=split,

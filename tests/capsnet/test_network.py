@@ -84,10 +84,15 @@ def test_coupling_coefficients_complete_the_papers_count() -> None:
 @pytest.mark.parametrize(
     ("network", "decoder", "weight_sharing", "message"),
     [
-        ("lenet5", Decoder.FULL, None, "lenet5 takes no decoder"),
+        ("lenet5", Decoder.FULL, None, "lenet5 must have values of no parameter, got decoder"),
         ("lenet5", None, False, "weight_sharing=False"),
-        ("capsnet", None, True, "capsnet needs a decoder and weight_sharing"),
-        ("capsnet-narrow", Decoder.FULL, None, "capsnet-narrow needs a decoder"),
+        ("capsnet", None, True, "capsnet must have values of decoder, weight_sharing"),
+        (
+            "capsnet-narrow",
+            Decoder.FULL,
+            None,
+            "capsnet-narrow must have values of decoder, weight_sharing",
+        ),
     ],
 )
 def test_parameters_that_do_not_fit_the_network_are_refused(

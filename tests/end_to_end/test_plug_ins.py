@@ -47,6 +47,46 @@ LR_POLICIES.register(LrPolicy(name="triangle", rates=triangle, settings=settings
 BATCH_POLICIES.register(BatchPolicy(name="doubling", sizes=doubling, settings=("first_batch",)))
 """
 
+NETWORK = """
+from fastrcaps_search.definition.networks import NETWORKS, Network
+
+
+def linear():
+    from torch import nn
+
+    from fastrcaps_search.capsnet.trainable import TrainableNetwork
+
+    class Linear(TrainableNetwork):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(28 * 28, 10)
+
+        def forward(self, images):
+            return self.layer(images.flatten(1))
+
+    return Linear()
+
+
+NETWORKS.register(
+    Network(name="linear", implementation="toy:linear", parameters=lambda *_: 7850)
+)
+"""
+
+SEARCHED = """
+name = "searched"
+network = "linear"
+data_set = "mnist-mini"
+epochs = 2
+train_images = 2000
+
+[space]
+lr_policy = ["triangle"]
+batch_policy = ["doubling"]
+lr_max = [0.001, 0.01]
+peak = [0.2, 0.4]
+first_batch = [8, 16]
+"""
+
 LISTED = """
 name = "listed"
 network = "lenet5"
@@ -105,3 +145,21 @@ def test_policies_train_at_the_rates_that_follow_by_hand(toy: Cli, tmp_path: Pat
     ]
     page = (tmp_path / "reports/listed.html").read_text()
     assert "triangle+doubling" in page
+
+
+def test_a_network_trains_in_a_space_of_the_plug_ins_parameters(toy: Cli, tmp_path: Path) -> None:
+    plug_in.install(tmp_path / "site", POLICIES + NETWORK)
+    (tmp_path / "s.toml").write_text(SEARCHED)
+    toy("run", "--device", "cpu", "--trials", "1")
+    (trial,) = json.loads(toy("trials", "--json").stdout)
+    # 784 weights for each of ten classes, and their biases.
+    assert trial["values"]["parameters"] == 7850
+    # A linear classifier of 2,000 digits; guessing has 10 %.
+    assert trial["values"]["accuracy"] > 0.6
+    params = trial["params"]
+    assert (params["lr_policy"], params["batch_policy"]) == ("triangle", "doubling")
+    assert 0.2 <= params["peak"] <= 0.4
+    assert params["first_batch"] in (8, 16)
+    with sqlite3.connect(tmp_path / "s.db") as stored:
+        sizes = stored.execute("SELECT batch_size FROM fastrcaps_epochs ORDER BY epoch").fetchall()
+    assert sizes == [(params["first_batch"],), (2 * params["first_batch"],)]

@@ -365,7 +365,7 @@ class TestTampering:
         shutil.rmtree(copied)
         shutil.copytree(exports["small-lenet"], copied)
         edit(copied, change, mend=True)
-        with pytest.raises(ExportedNetworkError, match="lenet5 takes no decoder"):
+        with pytest.raises(ExportedNetworkError, match="lenet5 must have values of no parameter"):
             load_network(copied)
 
     @pytest.mark.parametrize("name", ["network.json", "weights.safetensors"])

@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Decoder, Precision
 from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.training import graph as graph_module
 from fastrcaps_search.training.device_step import DeviceStep
 from fastrcaps_search.training.graph import Direct, GraphTrainer, Recorder
+from fastrcaps_search.training.kernels import GRAPH
 from fastrcaps_search.training.splits import EpochImages, Split, Splits
-from fastrcaps_search.training.step import EagerStep
-from fastrcaps_search.training.trainer import StepTrainer, Trainer, make_trainer
+from fastrcaps_search.training.step import EagerStep, StepTrainer, Trainer
+from fastrcaps_search.training.trainer import make_trainer
 
 SIZES = [5] * 7 + [3]
 RATES = [1e-3 / (1 + step) for step in range(8)]
@@ -93,7 +94,7 @@ def built(
     *,
     decoder: Decoder = Decoder.REDUCED,
     weight: float | None = None,
-) -> CapsNet | LeNet5:
+) -> TrainableNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         capsules = NETWORKS[network].has_capsules
@@ -114,12 +115,12 @@ def trained(trainer: Trainer, epochs: range = range(1, 3)) -> list[int]:
     for epoch in epochs:
         trainer.warm_up(set(SIZES))
         yielded += list(trainer.epoch(epoch, SIZES, RATES))
-    trainer.publish()
+    trainer.trained.copy_to_module()
     return yielded
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: value.cpu() for name, value in trainer.network.state_dict().items()}
+    return {name: value.cpu() for name, value in trainer.trained.network.state_dict().items()}
 
 
 def assert_close(
@@ -148,7 +149,7 @@ def test_recorded_steps_know_decoder_and_weight(
     trained(expected, range(1, 2))
     trained(got, range(1, 2))
     assert_close(weights(got), weights(expected))
-    loss, margin, reconstruction, _ = got.take_sums()
+    loss, margin, reconstruction, _ = got.trained.take_sums()
     assert (reconstruction > 0) == bool(weight)
     assert loss == pytest.approx(margin + reconstruction)
     for name, value in weights(got).items():
@@ -166,11 +167,11 @@ def test_recorded_steps_equal_steps_from_python(mini_splits: Splits, network: st
     trained(got)
     assert_close(weights(got), weights(expected))
     # Squares of small gradients: their errors count twice.
-    assert_close(got.optimiser_state(), expected.optimiser_state(), tolerance=1e-5)
-    sums = got.take_sums()
-    assert sums == pytest.approx(expected.take_sums(), rel=1e-5)
+    assert_close(got.trained.optimiser_state(), expected.trained.optimiser_state(), tolerance=1e-5)
+    sums = got.trained.take_sums()
+    assert sums == pytest.approx(expected.trained.take_sums(), rel=1e-5)
     assert 0 < sums[3] <= 76
-    assert got.take_sums() == [0.0] * 4
+    assert got.trained.take_sums() == [0.0] * 4
 
 
 @pytest.mark.usefixtures("one_second")
@@ -209,8 +210,8 @@ def test_warming_up_changes_nothing_even_in_the_middle_of_an_epoch(mini_splits: 
     before = {name: value.clone() for name, value in weights(trainer).items()}
     trainer.warm_up({5, 3})
     assert all(torch.equal(value, before[name]) for name, value in weights(trainer).items())
-    assert all(not value.any() for value in trainer.optimiser_state().values())
-    assert trainer.take_sums() == [0.0] * 4
+    assert all(not value.any() for value in trainer.trained.optimiser_state().values())
+    assert trainer.trained.take_sums() == [0.0] * 4
     # A size that nobody announced is recorded when it comes.
     other = graph_trainer(mini_splits, "lenet5")
     for each in (trainer, other):
@@ -261,18 +262,19 @@ def test_either_trainer_goes_on_from_the_state_of_the_other(mini_splits: Splits)
         trained(first, range(1, 2))
         # Loaded after recording, too: the buffers stay those that the recordings know.
         second.warm_up(set(SIZES))
-        second.load(weights(first), first.optimiser_state())
+        second.trained.load(weights(first), first.trained.optimiser_state())
         trained(second, range(2, 3))
         assert_close(weights(second), weights(whole))
-        assert_close(second.optimiser_state(), whole.optimiser_state(), tolerance=1e-5)
+        found, wanted = (each.trained.optimiser_state() for each in (second, whole))
+        assert_close(found, wanted, tolerance=1e-5)
 
 
 def test_a_state_of_another_network_is_refused(mini_splits: Splits) -> None:
     trainer = graph_trainer(mini_splits, "lenet5")
     with pytest.raises(CheckpointError, match="must hold the optimiser's state of convolution1"):
-        trainer.load(weights(trainer), {})
+        trainer.trained.load(weights(trainer), {})
     with pytest.raises(RuntimeError, match="state_dict"):
-        trainer.load({}, trainer.optimiser_state())
+        trainer.trained.load({}, trainer.trained.optimiser_state())
 
 
 def test_channels_last_changes_no_value(mini_splits: Splits) -> None:
@@ -283,12 +285,12 @@ def test_channels_last_changes_no_value(mini_splits: Splits) -> None:
         precision=Precision.FP32,
         channels_last=True,
     )
-    convolution = dict(turned.network.named_parameters())["convolution2.weight"]
+    convolution = dict(turned.trained.network.named_parameters())["convolution2.weight"]
     assert convolution.is_contiguous(memory_format=torch.channels_last)
     for trainer in (plain, turned):
         trained(trainer)
     assert_close(weights(turned), weights(plain), tolerance=1e-5)
-    assert all(value.is_contiguous() for value in turned.optimiser_state().values())
+    assert all(value.is_contiguous() for value in turned.trained.optimiser_state().values())
 
 
 def test_the_generator_of_the_process_is_left_alone(mini_splits: Splits) -> None:
@@ -307,7 +309,7 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
         few(mini_splits, device),
         seed=7,
         shifts=True,
-        precision=Precision.FP32,
+        kernel=f"{GRAPH}-fp32",
     )
     assert isinstance(got, GraphTrainer)
     before = torch.cuda.get_rng_state()
@@ -315,7 +317,7 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
     trained(got, range(1, 2))
     assert got.records, "the capture failed: see the log"
     assert_close(weights(got), weights(expected), tolerance=1e-4)
-    assert got.take_sums() == pytest.approx(expected.take_sums(), rel=1e-3)
+    assert got.trained.take_sums() == pytest.approx(expected.trained.take_sums(), rel=1e-3)
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 
@@ -328,12 +330,12 @@ def test_a_card_trains_in_every_precision(mini_splits: Splits, precision: Precis
         few(mini_splits, device),
         seed=7,
         shifts=False,
-        precision=precision,
+        kernel=f"{GRAPH}-{precision}",
     )
     losses = []
     for epoch in range(1, 21):
         trainer.warm_up(set(SIZES))
         list(trainer.epoch(epoch, SIZES, [1e-3] * 8))
-        losses.append(trainer.take_sums()[0])
+        losses.append(trainer.trained.take_sums()[0])
     assert losses[-1] < losses[0] / 4
-    assert all(p.dtype is torch.float32 for p in trainer.network.parameters())
+    assert all(p.dtype is torch.float32 for p in trainer.trained.network.parameters())

@@ -32,19 +32,18 @@ def test_shared_weights_learn_within_a_hundred_steps_of_batch_16() -> None:
         torch.manual_seed(0)
         network = build_network("capsnet", decoder=Decoder.REDUCED, weight_sharing=True)
     assert isinstance(network, CapsNet)
-    kernel = choose_kernel(torch.device("cpu"), capsules=True, precision=Precision.FP32)
+    kernel = choose_kernel(torch.device("cpu"), network="capsnet", precision=Precision.FP32)
     trainer = make_trainer(
         network.train(),
         splits.training,
         seed=0,
         shifts=True,
-        precision=Precision.FP32,
         kernel=kernel,
     )
     sizes = batches(len(splits.training), 16)
     for _ in trainer.epoch(1, sizes, [1e-3] * len(sizes)):
         pass
-    trainer.publish()
+    trainer.trained.copy_to_module()
     few = Split(splits.evaluation.images[:500], splits.evaluation.labels[:500])
     # 84 %; without the factor 9.2 %, that of guessing.
     assert accuracy(network, few, kernel=kernel) > 0.6

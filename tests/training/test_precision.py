@@ -9,7 +9,8 @@ import torch
 
 from fastrcaps_search.capsnet.layers import Convolution
 from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Decoder, Precision
 from fastrcaps_search.training.precision import rounding, use_precision
 
@@ -23,7 +24,7 @@ def settings() -> Iterator[None]:
     cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
 
 
-def narrow() -> CapsNet | LeNet5:
+def narrow() -> TrainableNetwork:
     torch.manual_seed(0)
     return build_network("capsnet-narrow", decoder=Decoder.REDUCED, weight_sharing=True).train()
 

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.columns import FirstGradient, before_relu
-from fastrcaps_search.capsnet.cpu.frequencies import HALF, PRODUCTS, PURE, transforms
+from fastrcaps_search.capsnet.cpu.dft import HALF, PRODUCTS, PURE, dft_matrices
+from fastrcaps_search.capsnet.cpu.im2col import FirstGradient, before_relu
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights
 
 _PART_BYTES = 1_700_000
@@ -54,7 +54,7 @@ class _Part(NamedTuple):
     frequencies: Tensor
 
 
-class Fourier:
+class FftConv:
     """Images to the sums before squash, and back.
 
     Args:
@@ -72,7 +72,7 @@ class Fourier:
         self._buffers = buffers
         self._weights = weights
         self._sizes = B, C, O
-        self._matrices = transforms(weights.values.dtype)
+        self._matrices = dft_matrices(weights.values.dtype)
         # Both ways, so that the gradients of features and kernel have the factor too.
         self._output = coupling * self._matrices.output
         self._frequencies = buffers("frequencies", PRODUCTS, B, PHASES * C)

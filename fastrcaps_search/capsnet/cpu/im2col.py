@@ -23,7 +23,7 @@ _BLOCK_BYTES = 2_500_000
 """Gradient of the taps that are updated together (between 1 and 22 MB: within 2 % of a step)."""
 
 
-class Columns:
+class Im2colConv:
     """Images to the sums before squash, and back.
 
     Args:
