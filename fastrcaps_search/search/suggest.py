@@ -26,10 +26,10 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.space import NETWORK_KEYS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
+from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.store.distributions import distributions
 from fastrcaps_search.store.mirror import frozen_trial, quiet
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.training.splits import mixed_seed
 
 ASKS = 20
 """Asks of the sampler before an unseen assignment is drawn at random."""
@@ -99,7 +99,7 @@ def _drawn(
 
 
 def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
-    return mixed_seed(study.seed, len(trials)) % 2**32
+    return derive_seed(study.seed, len(trials)) % 2**32
 
 
 def _shadow(

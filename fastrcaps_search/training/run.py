@@ -19,11 +19,12 @@ from fastrcaps_search.errors import (
     SuspendedError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
+from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.evaluate import hits
 from fastrcaps_search.training.policy import TrainingPlan
-from fastrcaps_search.training.splits import Splits, mixed_seed
+from fastrcaps_search.training.splits import Splits
 from fastrcaps_search.training.trainer import make_trainer
 
 PROGRESS_SECONDS = 0.5
@@ -59,7 +60,7 @@ def first_network(plan: TrainingPlan, *, seed: int) -> TrainableNetwork:
     # The global generator of the CPU is used for the initial weights alone, and given back as it
     # was; torch.manual_seed would also seed those of the cards.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mixed_seed(seed, 0))
+        torch.default_generator.manual_seed(derive_seed(seed, 0))
         return build_network(
             plan.network,
             decoder=plan.decoder,
