@@ -132,9 +132,16 @@ class CapsNet(TrainableNetwork):
             correct=count_correct(output.lengths, labels),
         )
 
-    def reconstruct(self, images: Tensor) -> Tensor | None:
+    @property
+    def reconstructs(self) -> bool:
+        """Whether it has a decoder."""
+        return self.decoder is not None
+
+    def reconstruct(self, images: Tensor) -> Tensor:
         """What the decoder makes of the longest capsules, in evaluation mode [B, 784]."""
-        return self.forward(images).reconstructions
+        pictures = self.forward(images).reconstructions
+        assert pictures is not None
+        return pictures
 
     def fast_step(self, backend: MatmulBackend) -> CpuStep:
         """The step written out (``capsnet.cpu``)."""

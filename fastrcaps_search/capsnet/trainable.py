@@ -40,9 +40,14 @@ class TrainableNetwork(nn.Module):
             correct=count_correct(scores, labels),
         )
 
-    def reconstruct(self, images: Tensor) -> Tensor | None:  # for those below
-        """What a decoder makes of the images [B, 784] in [0, 1]; ``None`` without one."""
-        return None
+    @property
+    def reconstructs(self) -> bool:
+        """Whether it can reconstruct images."""
+        return False
+
+    def reconstruct(self, images: Tensor) -> Tensor:
+        """What its decoder makes of the images [B, 784] in [0, 1]."""
+        raise NotImplementedError
 
     def fast_step(self, backend: MatmulBackend) -> TrainingStep | None:
         """A training step of its own on a processor; ``None`` for the one through autograd."""

@@ -118,9 +118,9 @@ def _check_space(definition: StudyDefinition, space: Space) -> None:
         batches += [BATCH_POLICIES[word] for word in space.batch_policy]
     used = {key for each in chosen for key in each.settings}
     used |= {key for each in batches for key in each.settings}
-    # A space has choices of P whether or not a file names them.
-    for key in _shaping() - used - {"adabatch_exponent"}:
-        if space[key]:
+    for key in _shaping() - used:
+        # Those with usual choices are there whether or not a file names them.
+        if space[key] and not TRIAL_PARAMETERS[key].choices:
             raise DefinitionError("no chosen policy uses it", key=f"space.{key}")
 
 

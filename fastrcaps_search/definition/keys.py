@@ -55,22 +55,20 @@ def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
         raise DefinitionError(
             f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
         )
+    for item in value:
+        if not isinstance(item, dict):
+            raise DefinitionError(
+                "must be one or more [[configuration]] tables, got one that is "
+                f"{checks.shown(item)}",
+                key=key,
+            )
     found = tuple(
-        TrialParameters.from_dict(_configuration(item, key), prefix=f"configuration {index}: ")
+        TrialParameters.from_dict(item, prefix=f"configuration {index}: ")
         for index, item in enumerate(value, start=1)
     )
     if len(set(found)) != len(found):
         raise DefinitionError("must not list a configuration twice", key=key)
     return found
-
-
-def _configuration(value: object, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DefinitionError(
-            f"must be one or more [[configuration]] tables, got one that is {checks.shown(value)}",
-            key=key,
-        )
-    return value
 
 
 def _space(value: object, key: str) -> dict[str, Any]:

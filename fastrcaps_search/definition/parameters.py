@@ -49,12 +49,14 @@ class Parameter:
         check: ``(value, key) -> typed value``.
         is_range: Whether a space gives a range (log scale); of the others it lists the choices.
         default: What a study has that does not say; of those that plug-ins bring.
+        choices: Of a space that leaves it out; nothing where it is then not varied.
     """
 
     name: str
     check: Check
     is_range: bool = False
     default: int | float | None = None
+    choices: tuple[Any, ...] = ()
 
 
 TRIAL_PARAMETERS: Registry[Parameter] = Registry("parameter")
@@ -63,9 +65,13 @@ TRIAL_PARAMETERS: Registry[Parameter] = Registry("parameter")
 for _parameter in (
     Parameter("lr_policy", lambda value, key: checks.word(value, key, LR_POLICIES)),
     Parameter("batch_policy", lambda value, key: checks.word(value, key, BATCH_POLICIES)),
-    Parameter("adabatch_exponent", whole(*EXPONENT_RANGE)),
-    Parameter("decoder", lambda value, key: checks.choice(value, key, Decoder)),
-    Parameter("weight_sharing", checks.boolean),
+    Parameter("adabatch_exponent", whole(*EXPONENT_RANGE), choices=(2, 3, 4, 5, 6, 7)),
+    Parameter(
+        "decoder",
+        lambda value, key: checks.choice(value, key, Decoder),
+        choices=(Decoder.FULL, Decoder.REDUCED),
+    ),
+    Parameter("weight_sharing", checks.boolean, choices=(False, True)),
     Parameter(
         "reconstruction_weight",
         lambda value, key: checks.from_zero(value, key, high=LARGEST_WEIGHT),

@@ -20,8 +20,8 @@ from fastrcaps_search.definition.parameters import (
 )
 from fastrcaps_search.errors import DefinitionError
 
-NETWORK_KEYS = {"decoder": (Decoder.FULL, Decoder.REDUCED), "weight_sharing": (False, True)}
-"""Parameters of the network itself, each with the choices of a space that leaves it out."""
+NETWORK_KEYS = ("decoder", "weight_sharing")
+"""Parameters of the network itself, which each network has or has not."""
 
 
 def replaced_keys(space: Collection[str]) -> set[str]:
@@ -112,10 +112,11 @@ class Space(Keyed):
         left_out: dict[str, tuple[Any, ...]] = {
             "lr_policy": tuple(each.name for each in LR_POLICIES if each.by_default),
             "batch_policy": tuple(each.name for each in BATCH_POLICIES if each.by_default),
-            "adabatch_exponent": (2, 3, 4, 5, 6, 7),
         }
-        if network is not None:
-            left_out |= {key: NETWORK_KEYS[key] for key in NETWORK_KEYS if key in network.settings}
+        absent = {*NETWORK_KEYS} - {*(network.settings if network else ())}
+        for each in TRIAL_PARAMETERS:
+            if each.choices and each.name not in absent:
+                left_out[each.name] = each.choices
         return cls.of({**left_out, **values})
 
     def _network_choices(self) -> Iterator[dict[str, Any]]:

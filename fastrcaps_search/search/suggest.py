@@ -61,7 +61,7 @@ def propose(
         if definition.space is None:
             key, parameters = next(iter(left.items()))
             return parameters, key
-    seed = _seed(study, trials)
+    seed = derive_seed(study.seed, len(trials)) % 2**32
     feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
         sampler = optuna.samplers.TPESampler(
@@ -76,7 +76,11 @@ def propose(
     if found is None and definition.space.is_finite:
         key, parameters = random.Random(seed).choice(list(left.items()))
         return parameters, key
-    return found or _drawn(study, taken, seed=seed)
+    if found is None:
+        # Of a continuous space, at random.
+        shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
+        found = _unseen(shadow, definition, taken, asks=DRAWS)
+    return found
 
 
 def _unseen(
@@ -88,18 +92,6 @@ def _unseen(
         if key not in taken:
             return parameters, key
     return None
-
-
-def _drawn(
-    study: StudyRecord, taken: Container[str], *, seed: int
-) -> tuple[TrialParameters, str] | None:
-    """An unseen assignment of a continuous space, drawn at random."""
-    shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
-    return _unseen(shadow, study.definition, taken, asks=DRAWS)
-
-
-def _seed(study: StudyRecord, trials: Sequence[TrialRecord]) -> int:
-    return derive_seed(study.seed, len(trials)) % 2**32
 
 
 def _shadow(

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.networks import NETWORKS
@@ -86,14 +85,14 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images, or the network has no decoder.
         """
-        if not isinstance(self.network, CapsNet) or self.network.decoder is None:
+        if not self.network.reconstructs:
             without = " without one" if NETWORKS[self.record.network].has_capsules else ""
             raise UsageError(
                 "the network must have a decoder to reconstruct images, "
                 f"got {self.record.network}{without}"
             )
         batch, is_single = as_batch(images)
-        found = [self._reconstructions(self.network, part) for part in batch.split(BATCH)]
+        found = [self._reconstructions(part) for part in batch.split(BATCH)]
         pictures = np.concatenate(found)
         return pictures[0] if is_single else pictures
 
@@ -103,10 +102,10 @@ class LoadedNetwork:
         return np.asarray(scores.cpu().numpy(), dtype=np.float32)
 
     @torch.no_grad()
-    def _reconstructions(self, network: CapsNet, images: Tensor) -> NDArray[np.float32]:
+    def _reconstructions(self, images: Tensor) -> NDArray[np.float32]:
         if not len(images):
             return np.zeros(images.shape[0:1] + images.shape[2:], np.float32)
-        pictures = network.eval()(images.to(self._device())).reconstructions
+        pictures = self.network.eval().reconstruct(images.to(self._device()))
         return np.asarray(pictures.view(-1, *images.shape[2:]).cpu().numpy(), dtype=np.float32)
 
     def _device(self) -> torch.device:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.space import NETWORK_KEYS, Space
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
+from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
 SMALL: dict[str, Any] = {
@@ -82,7 +83,7 @@ def test_the_reconstruction_weight_is_asked_where_there_is_a_decoder() -> None:
 
 
 def test_no_decoder_is_a_choice_that_must_be_named() -> None:
-    assert NETWORK_KEYS["decoder"] == (Decoder.FULL, Decoder.REDUCED)
+    assert TRIAL_PARAMETERS["decoder"].choices == (Decoder.FULL, Decoder.REDUCED)
     assert Space.from_dict({**SMALL, "decoder": ["none"]}).decoder == (Decoder.NONE,)
 
 

@@ -101,8 +101,7 @@ class BatchProgram:
 
     def prepare(self) -> None:
         """Take notice of new weights; :meth:`forward` needs it."""
-        if isinstance(self._convolutions, FftConv):
-            self._convolutions.transform_kernel()
+        self._convolutions.prepare()
 
     def forward(self, images: Tensor) -> Tensor:
         """Class capsules [B, J, E] of images [B, 1, 28, 28], valid until the next call."""
