@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError, ExportedNetworkError, UsageError
 from fastrcaps_search.training.export import network_of
 from fastrcaps_search.training.network_record import (
@@ -86,7 +85,7 @@ class LoadedNetwork:
             UsageError: They are no such images, or the network has no decoder.
         """
         if not self.network.reconstructs:
-            without = " without one" if NETWORKS[self.record.network].has_capsules else ""
+            without = " without one" if self.record.architecture.has_capsules else ""
             raise UsageError(
                 "the network must have a decoder to reconstruct images, "
                 f"got {self.record.network}{without}"

@@ -19,7 +19,7 @@ from fastrcaps_search.definition.choices import (
 )
 from fastrcaps_search.definition.data_facts import CLASS_NAMES, CLASSES, IMAGE_SIDE
 from fastrcaps_search.definition.keys import STUDY_CHECKS
-from fastrcaps_search.definition.networks import NETWORKS
+from fastrcaps_search.definition.networks import NETWORKS, Network
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import DefinitionError, ExportedNetworkError
 from fastrcaps_search.metrics import RunSetting
@@ -97,6 +97,11 @@ class NetworkRecord:
         return CLASS_NAMES[self.data_set]
 
     @property
+    def architecture(self) -> Network:
+        """What is known of the network."""
+        return NETWORKS[self.network]
+
+    @property
     def precision(self) -> Precision:
         """Arithmetic of the training."""
         return Precision(self.setting.precision)
@@ -118,7 +123,7 @@ class NetworkRecord:
                 "weight_sharing": params.get("weight_sharing"),
                 "routing_gradient": str(self.routing_gradient),
                 "routing_iterations": ROUTING_ITERATIONS
-                if NETWORKS[self.network].has_capsules
+                if self.architecture.has_capsules
                 else None,
                 "learned_parameters": self.learned_parameters,
                 "input_shape": list(INPUT_SHAPE),
