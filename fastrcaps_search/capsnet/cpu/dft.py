@@ -1,4 +1,4 @@
-"""Constant matrices of the real Fourier form of the stride-2 convolution; see ``fourier``."""
+"""Constant matrices of the real Fourier form of the stride-2 convolution; see ``fft``."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | N
     adam = Adam(weights)
     sums = torch.zeros(4, dtype=torch.float64)
     buffers = Buffers(torch.float64)
-    workspaces: dict[int, BatchProgram] = {}
+    programs: dict[int, BatchProgram] = {}
     for number, size in enumerate((1, 4, 16, 3, 1, 16)):
         rate = 1e-3 * (number + 1)
         images, labels = batch(size)
@@ -218,8 +218,8 @@ def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | N
         optimiser.zero_grad()
         reference.loss(images, labels).total.backward()
         optimiser.step()
-        if size not in workspaces:
-            workspaces[size] = BatchProgram(
+        if size not in programs:
+            programs[size] = BatchProgram(
                 built,
                 weights,
                 buffers,
@@ -229,7 +229,7 @@ def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | N
                 algorithm=algorithm,
             )
         adam.begin(rate)
-        workspaces[size].train(images, labels, sums=sums)
+        programs[size].train(images, labels, sums=sums)
     before = copy.deepcopy(built)
     weights.copy_to_module()
     state = weights.optimiser_state()
@@ -266,7 +266,7 @@ def test_the_gaps_between_parameters_stay_zero() -> None:
 
 
 @pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
-def test_a_workspace_that_only_classifies_gives_the_networks_capsules(
+def test_a_program_that_only_classifies_gives_the_networks_capsules(
     algorithm: ConvAlgorithm,
 ) -> None:
     built = network(weight_sharing=True)
