@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class EpochMetrics:
         Raises:
             ValueError: One is missing, unknown, of another type or not finite.
         """
-        kinds = {field.name: field.type for field in fields(cls)}
+        kinds = get_type_hints(cls)
         if not isinstance(figures, dict) or figures.keys() != kinds.keys():
             raise ValueError(f"figures must be {', '.join(kinds)}")
         for name, kind in kinds.items():
             value = figures[name]
-            is_float = kind == "float" and isinstance(value, float) and math.isfinite(value)
+            is_float = kind is float and isinstance(value, float) and math.isfinite(value)
             if not is_float and type(value) is not int:
-                raise ValueError(f"{name} must be a finite {kind}, got {value!r}")
+                raise ValueError(f"{name} must be a finite {kind.__name__}, got {value!r}")
         return cls(**figures)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.registry import Registry
+from tests import plug_in
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,6 @@ def test_a_name_is_given_once() -> None:
     colours.register(Colour("red"))
     with pytest.raises(UsageError, match=r'a colour must have a name of its own, .* "red"; ren'):
         colours.register(Colour("red", 1))
-
-
-def plug_in(folder: Path, module: str) -> None:
-    """A distribution with a plug-in, as pip installs one."""
-    (folder / "toy.py").write_text(module)
-    facts = folder / "toy-1.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
-    (facts / "entry_points.txt").write_text("[fastrcaps_search.plugins]\ntoy = toy\n")
 
 
 LOOK = """
@@ -78,7 +70,7 @@ except UsageError as error:
 def test_a_plug_in_is_imported_by_the_first_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, printed: str
 ) -> None:
-    plug_in(tmp_path, module)
+    plug_in.install(tmp_path, module)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     found = subprocess.run(
         [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True

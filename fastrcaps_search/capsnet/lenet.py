@@ -7,10 +7,10 @@ from typing import cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastrcaps_search.capsnet.loss import Losses, count_correct
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 
 
-class LeNet5(nn.Module):
+class LeNet5(TrainableNetwork):
     """6-16-120-84-10 with 5x5 convolutions on images zero-padded to 32x32."""
 
     def __init__(self) -> None:
@@ -28,18 +28,3 @@ class LeNet5(nn.Module):
         second = F.max_pool2d(F.relu(self.convolution2(first)), 2)
         hidden = F.relu(self.linear2(F.relu(self.linear1(second.flatten(1)))))
         return cast(Tensor, self.linear3(hidden))
-
-    def classify(self, images: Tensor) -> Tensor:
-        """Logits [B, 10] of images [B, 1, 28, 28]; the largest names the class."""
-        return self.forward(images)
-
-    def loss(self, images: Tensor, labels: Tensor) -> Losses:
-        """Cross-entropy of images [B, 1, 28, 28] with int64 labels [B]; no reconstruction."""
-        logits = self.forward(images)
-        classification = F.cross_entropy(logits, labels)
-        return Losses(
-            total=classification,
-            classification=classification,
-            reconstruction=classification.new_zeros(()),
-            correct=count_correct(logits, labels),
-        )

@@ -1,12 +1,16 @@
-"""CapsNet, its narrow form, and the one way to build any network."""
+"""CapsNet, and the one way to build any network."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend
+from fastrcaps_search.capsnet.cpu.step import CpuStep
+from fastrcaps_search.capsnet.cuda.routing import can_route
 from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.layers import (
     CLASS_SIZE,
@@ -16,7 +20,6 @@ from fastrcaps_search.capsnet.layers import (
     Convolution,
     PrimaryCapsules,
 )
-from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.loss import (
     Losses,
     count_correct,
@@ -24,9 +27,10 @@ from fastrcaps_search.capsnet.loss import (
     reconstruction_loss,
 )
 from fastrcaps_search.capsnet.routing import safe_length
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
+from fastrcaps_search.definition.networks import NETWORKS, Width
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT
-from fastrcaps_search.definition.sizes import WIDTHS, Width
 
 
 class CapsNetOutput(NamedTuple):
@@ -43,7 +47,7 @@ class CapsNetOutput(NamedTuple):
     reconstructions: Tensor | None
 
 
-class CapsNet(nn.Module):
+class CapsNet(TrainableNetwork):
     """Capsule network with dynamic routing and a reconstruction decoder (Sabour et al. 2017).
 
     Args:
@@ -53,6 +57,8 @@ class CapsNet(nn.Module):
         routing_gradient: Which routing iterations the gradient flows through.
         reconstruction_weight: Weight of the reconstruction loss.
     """
+
+    rounds_itself: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -126,49 +132,60 @@ class CapsNet(nn.Module):
             correct=count_correct(output.lengths, labels),
         )
 
+    @property
+    def reconstructs(self) -> bool:
+        """Whether it has a decoder."""
+        return self.decoder is not None
+
+    def reconstruct(self, images: Tensor) -> Tensor:
+        """What the decoder makes of the longest capsules, in evaluation mode [B, 784]."""
+        pictures = self.forward(images).reconstructions
+        assert pictures is not None
+        return pictures
+
+    def fast_step(self, backend: MatmulBackend) -> CpuStep:
+        """The step written out (``capsnet.cpu``)."""
+        return CpuStep(self, backend=backend)
+
+    def routes_plainly(self) -> bool:
+        """Whether Triton's routing does not run on the network's card."""
+        return not can_route(torch.zeros(1, device=self.class_capsules.bias.device))
+
 
 def build_network(
-    network: Network,
+    network: str,
     *,
     decoder: Decoder | None,
     weight_sharing: bool | None,
     routing_gradient: RoutingGradient = RoutingGradient.FULL,
     reconstruction_weight: float | None = None,
-) -> CapsNet | LeNet5:
+) -> TrainableNetwork:
     """A new network, its initial weights drawn from torch's global generator.
 
     Args:
         network: Which one.
-        decoder: What the decoder reads; None for LeNet5 and only there.
-        weight_sharing: Whether class-capsule weights are shared; None for LeNet5 and only there.
-        routing_gradient: Which routing iterations the gradient flows through; LeNet5 has none.
+        decoder: What the decoder reads; ``None`` for a network that has no choice, and only there.
+        weight_sharing: Whether class-capsule weights are shared; ``None`` as for the decoder.
+        routing_gradient: Which routing iterations the gradient flows through, where it routes.
         reconstruction_weight: Weight of the reconstruction loss, which only training needs;
             ``None`` for the usual one.
 
     Raises:
-        ValueError: ``decoder`` or ``weight_sharing`` missing for a CapsNet or given for LeNet5.
+        ValueError: ``decoder`` or ``weight_sharing`` is missing, or given where it does not apply.
     """
-    if network is Network.LENET5:
-        if decoder is not None or weight_sharing is not None:
-            raise ValueError(
-                f"{network} takes no decoder and no weight_sharing, got decoder={decoder!r} and "
-                f"weight_sharing={weight_sharing!r}; pass None for both"
-            )
-        return LeNet5()
-    if decoder is None or weight_sharing is None:
+    known = NETWORKS[network]
+    given: dict[str, Any] = {"decoder": decoder, "weight_sharing": weight_sharing}
+    needed = [key for key in given if key in known.settings]
+    if [key for key in given if given[key] is not None] != needed:
         raise ValueError(
-            f"{network} needs a decoder and weight_sharing, got decoder={decoder!r} and "
-            f"weight_sharing={weight_sharing!r}; pass a Decoder and a bool"
+            f"{network} must have values of {', '.join(needed) or 'no parameter'}, "
+            f"got decoder={decoder!r} and weight_sharing={weight_sharing!r}"
         )
-    return CapsNet(
-        WIDTHS[network],
-        decoder=decoder,
-        weight_sharing=weight_sharing,
-        routing_gradient=routing_gradient,
-        reconstruction_weight=(
-            RECONSTRUCTION_WEIGHT if reconstruction_weight is None else reconstruction_weight
-        ),
-    )
+    weight = RECONSTRUCTION_WEIGHT if reconstruction_weight is None else reconstruction_weight
+    given |= {"routing_gradient": routing_gradient, "reconstruction_weight": weight}
+    chosen = {key: given[key] for key in known.settings}
+    built: TrainableNetwork = known.build(**chosen)
+    return built
 
 
 def learned_parameters(network: nn.Module) -> int:

@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from fastrcaps_search.errors import DefinitionError
+from fastrcaps_search.registry import Registry
 
 Item = TypeVar("Item")
 
 
 LONGEST_SHOWN = 80
 """Characters of a wrong value or key that a message repeats."""
+
+
+def plain(value: object) -> bool | int | float | str:
+    """A value of a definition as JSON has it."""
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 def shown(value: object) -> str:
@@ -89,6 +95,13 @@ def choice(value: object, key: str, kind: Iterable[Item]) -> Item:
         if value in (item, str(item)):
             return item
     raise DefinitionError(f"must be {listed(kind)}, got {shown(value)}", key=key)
+
+
+def word(value: object, key: str, words: Registry[Any]) -> str:
+    """The name of something registered."""
+    if isinstance(value, str) and value in words:
+        return value
+    raise DefinitionError(f"must be {listed(words.names)}, got {shown(value)}", key=key)
 
 
 def choices(value: object, key: str, one: Callable[[object, str], Item]) -> tuple[Item, ...]:

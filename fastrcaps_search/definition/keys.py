@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from fastrcaps_search.data.shipped import DATA_SETS
@@ -11,13 +11,14 @@ from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
     EarlyStopping,
     EvaluateOn,
-    Network,
     Precision,
     RoutingGradient,
 )
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.definition.parameters import (
     LARGEST_EPOCHS,
-    PARAMETER_CHECKS,
+    TRIAL_PARAMETERS,
+    Check,
     TrialParameters,
     above_zero,
     whole,
@@ -54,22 +55,20 @@ def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
         raise DefinitionError(
             f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
         )
+    for item in value:
+        if not isinstance(item, dict):
+            raise DefinitionError(
+                "must be one or more [[configuration]] tables, got one that is "
+                f"{checks.shown(item)}",
+                key=key,
+            )
     found = tuple(
-        TrialParameters.from_dict(_configuration(item, key), prefix=f"configuration {index}: ")
+        TrialParameters.from_dict(item, prefix=f"configuration {index}: ")
         for index, item in enumerate(value, start=1)
     )
     if len(set(found)) != len(found):
         raise DefinitionError("must not list a configuration twice", key=key)
     return found
-
-
-def _configuration(value: object, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DefinitionError(
-            f"must be one or more [[configuration]] tables, got one that is {checks.shown(value)}",
-            key=key,
-        )
-    return value
 
 
 def _space(value: object, key: str) -> dict[str, Any]:
@@ -79,41 +78,52 @@ def _space(value: object, key: str) -> dict[str, Any]:
     return found
 
 
-STUDY_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+def _as_of_a_trial(value: object, key: str) -> Any:  # noqa: ANN401  # of that key
+    return TRIAL_PARAMETERS[key].check(value, key)
+
+
+STUDY_CHECKS: dict[str, Check] = {
     "name": _name,
-    "network": lambda value, key: checks.choice(value, key, Network),
+    "network": lambda value, key: checks.word(value, key, NETWORKS),
     "data_set": lambda value, key: checks.choice(value, key, DATA_SETS),
-    "epochs": PARAMETER_CHECKS["epochs"],
+    "epochs": _as_of_a_trial,
     "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
     "runs_per_trial": whole(1, LARGEST_RUNS),
-    "batch_size": PARAMETER_CHECKS["batch_size"],
+    "batch_size": _as_of_a_trial,
     "boundaries": _boundaries,
     "precision": lambda value, key: checks.choice(value, key, Precision),
     "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
     "train_images": whole(1, 10_000_000),
     "shifts": checks.boolean,
-    "lr_max": PARAMETER_CHECKS["lr_max"],
-    "lr_min": PARAMETER_CHECKS["lr_min"],
-    "decay_rate": PARAMETER_CHECKS["decay_rate"],
-    "decay_steps": PARAMETER_CHECKS["decay_steps"],
-    "cycle_epochs": PARAMETER_CHECKS["cycle_epochs"],
-    "cycle_growth": PARAMETER_CHECKS["cycle_growth"],
+    "lr_max": _as_of_a_trial,
+    "lr_min": _as_of_a_trial,
+    "decay_rate": _as_of_a_trial,
+    "decay_steps": _as_of_a_trial,
+    "cycle_epochs": _as_of_a_trial,
+    "cycle_growth": _as_of_a_trial,
     "polynomial_power": above_zero(10.0),
     "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
     "min_accuracy": above_zero(1.0),
-    "reconstruction_weight": PARAMETER_CHECKS["reconstruction_weight"],
+    "reconstruction_weight": _as_of_a_trial,
     "space": _space,
     "configuration": _configurations,
 }
-"""Every key but ``extends``: ``(value, key) -> typed value``; the space stays a table."""
+"""Every key of a study file but ``extends``; the space stays a table."""
 
 OPTIONAL_KEYS = ("train_images", "min_accuracy")
 """Keys whose absence means something of its own."""
 
 
+def study_checks() -> dict[str, Check]:
+    """The same with the keys that plug-ins bring."""
+    brought = {each.name: each.check for each in TRIAL_PARAMETERS if each.default is not None}
+    return {**STUDY_CHECKS, **brought}
+
+
 def check_keys(keys: Collection[str], *more: str) -> None:
     """Refuse what is no key of a study, with the place of one that [space] takes."""
+    known = study_checks()
     for key in keys:
-        if key in PARAMETER_CHECKS and key not in STUDY_CHECKS:
+        if key in TRIAL_PARAMETERS and key not in known:
             raise DefinitionError(f"must be a list of choices in [space]: {key} = [...]", key=key)
-    checks.known_keys(keys, (*more, *STUDY_CHECKS))
+    checks.known_keys(keys, (*more, *known))

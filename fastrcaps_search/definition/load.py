@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import CAPSULE_KEYS, Network
-from fastrcaps_search.definition.keys import STUDY_CHECKS, check_keys
-from fastrcaps_search.definition.space import replaced_keys
+from fastrcaps_search.definition.keys import STUDY_CHECKS, check_keys, study_checks
+from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
+from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, UsageError
 
@@ -86,7 +86,7 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
         check_keys(values, "extends")
         for key, value in values.items():
             if key != "extends":
-                STUDY_CHECKS[key](value, key)
+                study_checks()[key](value, key)
         _require_one_place(values)
         if "extends" not in values:
             return values
@@ -145,20 +145,20 @@ def _base(path: Path, name: object, *, seen: tuple[Path, ...]) -> dict[str, Any]
 def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """``values`` over ``base``; the space key by key, a list of configurations as a whole.
 
-    A value and choices for the same key replace each other. A network
-    without capsules does not take over their parameters.
+    A value and choices for the same key replace each other. A network does not take over the
+    parameters that it has not.
     """
     replaced = replaced_keys(values.get("space", {}))
     merged = {key: value for key, value in base.items() if key not in replaced} | values
-    has_capsules = Network(merged.get("network", Network.CAPSNET)).has_capsules
-    if not has_capsules and "reconstruction_weight" not in values:
-        merged.pop("reconstruction_weight", None)
+    settings = NETWORKS[merged.get("network", CAPSNET.name)].settings
+    dropped = {*NETWORK_KEYS, "reconstruction_weight"} - {*settings}
+    for key in dropped - values.keys():
+        merged.pop(key, None)
     if "configuration" in values and "space" not in values:
         merged.pop("space", None)
     elif "space" in values and "configuration" not in values:
         merged.pop("configuration", None)
     if "space" in merged and "space" in base:
-        dropped = () if has_capsules else (*CAPSULE_KEYS, "reconstruction_weight")
         kept = {
             key: value
             for key, value in base["space"].items()

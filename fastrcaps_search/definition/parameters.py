@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.batch_policies import BATCH_POLICIES, BatchPolicy
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.lr_policies import LR_POLICIES, LrPolicy
 from fastrcaps_search.errors import DefinitionError
+from fastrcaps_search.registry import Registry
 
 EXPONENT_RANGE = (0, 10)
 """Smallest and largest AdaBatch exponent P that a study may name."""
@@ -24,9 +27,97 @@ RECONSTRUCTION_WEIGHT = 0.0005
 """Of the squared error summed over an image: Sabour et al. 2017, section 4.1."""
 LARGEST_WEIGHT = 1.0
 
+Check = Callable[[object, str], Any]
+
+
+def above_zero(high: float) -> Check:
+    """Check of a number above 0 and at most ``high``."""
+    return lambda value, key: checks.number(value, key, above=0.0, high=high)
+
+
+def whole(low: int, high: int) -> Check:
+    """Check of a whole number from ``low`` to ``high``."""
+    return lambda value, key: checks.integer(value, key, low=low, high=high)
+
 
 @dataclass(frozen=True, slots=True)
-class TrialParameters:
+class Parameter:
+    """What a trial may have a value of.
+
+    Attributes:
+        name: Key in study files, in JSON and in the database.
+        check: ``(value, key) -> typed value``.
+        is_range: Whether a space gives a range (log scale); of the others it lists the choices.
+        default: What a study has that does not say; of those that plug-ins bring.
+        choices: Of a space that leaves it out; nothing where it is then not varied.
+    """
+
+    name: str
+    check: Check
+    is_range: bool = False
+    default: int | float | None = None
+    choices: tuple[Any, ...] = ()
+
+
+TRIAL_PARAMETERS: Registry[Parameter] = Registry("parameter")
+"""Every parameter, in the order of tables; those of plug-ins come last."""
+
+for _parameter in (
+    Parameter("lr_policy", lambda value, key: checks.word(value, key, LR_POLICIES)),
+    Parameter("batch_policy", lambda value, key: checks.word(value, key, BATCH_POLICIES)),
+    Parameter("adabatch_exponent", whole(*EXPONENT_RANGE), choices=(2, 3, 4, 5, 6, 7)),
+    Parameter(
+        "decoder",
+        lambda value, key: checks.choice(value, key, Decoder),
+        choices=(Decoder.FULL, Decoder.REDUCED),
+    ),
+    Parameter("weight_sharing", checks.boolean, choices=(False, True)),
+    Parameter(
+        "reconstruction_weight",
+        lambda value, key: checks.from_zero(value, key, high=LARGEST_WEIGHT),
+    ),
+    Parameter("lr_max", above_zero(LARGEST_RATE), is_range=True),
+    Parameter("lr_min", above_zero(LARGEST_RATE), is_range=True),
+    Parameter("batch_size", whole(1, LARGEST_BATCH)),
+    Parameter("epochs", whole(1, LARGEST_EPOCHS)),
+    Parameter("decay_rate", above_zero(LARGEST_DECAY), is_range=True),
+    Parameter("decay_steps", whole(1, LARGEST_DECAY_STEPS)),
+    Parameter("cycle_epochs", whole(1, LARGEST_EPOCHS)),
+    Parameter("cycle_growth", whole(1, LARGEST_GROWTH)),
+):
+    TRIAL_PARAMETERS.register(_parameter)
+
+
+class Keyed:
+    """Values by the keys of a study file: fields, and in ``own`` those that plug-ins bring."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    own: tuple[tuple[str, Any], ...]
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # of that key
+        """The value of a key; ``None`` where it is not set."""
+        return getattr(self, key) if key in self.__dataclass_fields__ else dict(self.own).get(key)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From the values of all keys that are set."""
+        own = sorted(key for key in values if key not in cls.__dataclass_fields__)
+        return cls(
+            **{key: value for key, value in values.items() if key not in own},
+            own=tuple((key, values[key]) for key in own),  # type: ignore[call-arg]  # of those below
+        )
+
+    def _take(self, values: Mapping[str, Any]) -> None:
+        """Hold these instead; for the constructor, whose object is frozen."""
+        for key in values.keys() & self.__dataclass_fields__:
+            object.__setattr__(self, key, values[key])
+        own = sorted(key for key in values if key not in self.__dataclass_fields__)
+        object.__setattr__(self, "own", tuple((key, values[key]) for key in own))
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParameters(Keyed):
     """One assignment of the space's parameters.
 
     A parameter that does not apply is ``None``: the batch policy of ``warm_adabatch``, the
@@ -49,10 +140,11 @@ class TrialParameters:
             the space varies them.
         cycle_epochs: Epochs of the first cycle of restarts, where the space varies them.
         cycle_growth: How many times as long each next cycle is, where the space varies it.
+        own: Parameters that plug-ins bring, by name.
     """
 
-    lr_policy: LrPolicy
-    batch_policy: BatchPolicy | None = None
+    lr_policy: str
+    batch_policy: str | None = None
     adabatch_exponent: int | None = None
     decoder: Decoder | None = None
     weight_sharing: bool | None = None
@@ -65,19 +157,30 @@ class TrialParameters:
     decay_steps: int | None = None
     cycle_epochs: int | None = None
     cycle_growth: int | None = None
+    own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        for key, check in PARAMETER_CHECKS.items():
-            value = getattr(self, key)
-            if value is not None or key == "lr_policy":
-                object.__setattr__(self, key, check(value, key))
+        values = {
+            parameter.name: parameter.check(self[parameter.name], parameter.name)
+            for parameter in TRIAL_PARAMETERS
+            if self[parameter.name] is not None or parameter.name == "lr_policy"
+        }
+        self._take(values)
+
+    @property
+    def lr(self) -> LrPolicy:
+        """The learning-rate policy."""
+        return LR_POLICIES[self.lr_policy]
+
+    @property
+    def batch(self) -> BatchPolicy:
+        """The batch policy; the learning-rate policy's own where it has one."""
+        return self.lr.batch or BATCH_POLICIES[self.batch_policy or "constant"]
 
     @property
     def adapts_batch(self) -> bool:
         """Whether the batch size grows during training."""
-        return (
-            self.lr_policy is LrPolicy.WARM_ADABATCH or self.batch_policy is BatchPolicy.ADABATCH
-        )
+        return self.batch.grows
 
     @property
     def reconstructs(self) -> bool:
@@ -87,15 +190,16 @@ class TrialParameters:
     @property
     def policy(self) -> str:
         """The pair of schedules in one word, as tables and legends show it."""
-        if self.batch_policy is BatchPolicy.ADABATCH:
-            return f"{self.lr_policy}+adabatch"
-        return str(self.lr_policy)
+        if self.lr.batch is None and self.batch.grows:
+            return f"{self.lr_policy}+{self.batch_policy}"
+        return self.lr_policy
 
     @property
     def described(self) -> str:
         """The policy, with what else the space varies of its training."""
-        names = [*self.lr_policy.settings, "batch_size", "epochs", "reconstruction_weight"]
-        varied = {name.removesuffix("_size"): getattr(self, name) for name in names}
+        names = [*self.lr.settings, "batch_size", "epochs", "reconstruction_weight"]
+        names += [name for name, _ in self.own if name not in names]
+        varied = {name.removesuffix("_size"): self[name] for name in names}
         found = [
             f"{name}={format(value, '.3g' if isinstance(value, float) else '')}"
             for name, value in varied.items()
@@ -105,11 +209,10 @@ class TrialParameters:
 
     def to_dict(self) -> dict[str, Any]:
         """Only the parameters that apply, as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            key: str(value) if isinstance(value, LrPolicy | BatchPolicy | Decoder) else value
-            for key, value in values.items()
-            if value is not None
+            name: checks.plain(self[name])
+            for name in TRIAL_PARAMETERS.names
+            if self[name] is not None
         }
 
     @classmethod
@@ -119,44 +222,10 @@ class TrialParameters:
         Raises:
             DefinitionError: An unknown parameter, or a value outside its range.
         """
-        checks.known_keys(values, PARAMETER_CHECKS, prefix=prefix)
+        checks.known_keys(values, TRIAL_PARAMETERS.names, prefix=prefix)
         if "lr_policy" not in values:
             raise DefinitionError("must be given", key=f"{prefix}lr_policy")
-        return cls(
-            **{
-                key: PARAMETER_CHECKS[key](value, f"{prefix}{key}")
-                for key, value in values.items()
-            }
-        )
-
-
-def above_zero(high: float) -> Callable[[object, str], float]:
-    """Check of a number above 0 and at most ``high``."""
-    return lambda value, key: checks.number(value, key, above=0.0, high=high)
-
-
-def whole(low: int, high: int) -> Callable[[object, str], int]:
-    """Check of a whole number from ``low`` to ``high``."""
-    return lambda value, key: checks.integer(value, key, low=low, high=high)
-
-
-PARAMETER_CHECKS: dict[str, Any] = {
-    "lr_policy": lambda value, key: checks.choice(value, key, LrPolicy),
-    "batch_policy": lambda value, key: checks.choice(value, key, BatchPolicy),
-    "adabatch_exponent": whole(*EXPONENT_RANGE),
-    "decoder": lambda value, key: checks.choice(value, key, Decoder),
-    "weight_sharing": checks.boolean,
-    "reconstruction_weight": lambda value, key: checks.from_zero(value, key, high=LARGEST_WEIGHT),
-    "lr_max": above_zero(LARGEST_RATE),
-    "lr_min": above_zero(LARGEST_RATE),
-    "batch_size": whole(1, LARGEST_BATCH),
-    "epochs": whole(1, LARGEST_EPOCHS),
-    "decay_rate": above_zero(LARGEST_DECAY),
-    "decay_steps": whole(1, LARGEST_DECAY_STEPS),
-    "cycle_epochs": whole(1, LARGEST_EPOCHS),
-    "cycle_growth": whole(1, LARGEST_GROWTH),
-}
-"""Check of one value of each parameter: ``(value, key) -> typed value``."""
-
-PARAMETER_NAMES = tuple(PARAMETER_CHECKS)
-"""Every parameter, in the order of tables."""
+        try:
+            return cls.of(values)
+        except DefinitionError as error:
+            raise DefinitionError(error.message, key=f"{prefix}{error.key}") from error

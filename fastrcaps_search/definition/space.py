@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
-from fastrcaps_search.definition.parameters import PARAMETER_CHECKS, TrialParameters
+from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
+from fastrcaps_search.definition.networks import Network
+from fastrcaps_search.definition.parameters import (
+    TRIAL_PARAMETERS,
+    Keyed,
+    Parameter,
+    TrialParameters,
+)
 from fastrcaps_search.errors import DefinitionError
 
-RATES = ("lr_max", "lr_min", "decay_rate")
-"""Parameters that a space gives as a range (log scale); of the others it lists the choices."""
+NETWORK_KEYS = ("decoder", "weight_sharing")
+"""Parameters of the network itself, which each network has or has not."""
 
 
 def replaced_keys(space: Collection[str]) -> set[str]:
@@ -26,7 +34,7 @@ def replaced_keys(space: Collection[str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Space(Keyed):
     """Choices of a search.
 
     Attributes:
@@ -44,10 +52,11 @@ class Space:
         decay_steps: Steps in which a rate falls by that factor, or ``None`` where fixed.
         cycle_epochs: Epochs of the first cycle of restarts, or ``None`` where fixed.
         cycle_growth: Growths of the cycles, or ``None`` where fixed.
+        own: Ranges or choices of the parameters that plug-ins bring, by name.
     """
 
-    lr_policy: tuple[LrPolicy, ...]
-    batch_policy: tuple[BatchPolicy, ...]
+    lr_policy: tuple[str, ...]
+    batch_policy: tuple[str, ...]
     adabatch_exponent: tuple[int, ...]
     decoder: tuple[Decoder, ...] = ()
     weight_sharing: tuple[bool, ...] = ()
@@ -60,42 +69,57 @@ class Space:
     decay_steps: tuple[int, ...] | None = None
     cycle_epochs: tuple[int, ...] | None = None
     cycle_growth: tuple[int, ...] | None = None
+    own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        for key in PARAMETER_CHECKS:
-            value = getattr(self, key)
-            # An empty choice is refused but for the capsules, which a network may not have.
-            if value is not None and (value != () or key not in ("decoder", "weight_sharing")):
-                object.__setattr__(self, key, _checked(key, value))
+        given = {each.name: each for each in TRIAL_PARAMETERS if self[each.name] is not None}
+        # An empty choice is refused but for the network's own, which it may not have.
+        self._take(
+            {
+                name: _checked(parameter, self[name])
+                for name, parameter in given.items()
+                if name not in NETWORK_KEYS or self[name] != ()
+            }
+        )
 
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
-        return all(getattr(self, key) is None for key in RATES)
+        return not any(
+            self[parameter.name] for parameter in TRIAL_PARAMETERS if parameter.is_range
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of the keys that are set."""
-        values = {name: getattr(self, name) for name in PARAMETER_CHECKS}
         return {
-            key: [item if isinstance(item, bool | int | float) else str(item) for item in value]
-            for key, value in values.items()
-            if value
+            name: list(map(checks.plain, self[name]))
+            for name in TRIAL_PARAMETERS.names
+            if self[name]
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Space:
+    def from_dict(cls, values: Mapping[str, Any], *, network: Network | None = None) -> Space:
         """A checked space from the ``[space]`` table of a study file.
+
+        Args:
+            values: The table; what it leaves out is as in the shipped ``mnist`` study.
+            network: Whose parameters are among that.
 
         Raises:
             DefinitionError: An unknown key, an empty list, a value outside its range.
         """
-        checks.known_keys(values, PARAMETER_CHECKS, prefix="space.")
-        found = {key: _checked(key, value) for key, value in values.items()}
-        for key in ("lr_policy", "batch_policy", "adabatch_exponent"):
-            found.setdefault(key, DEFAULTS[key])
-        return cls(**found)
+        checks.known_keys(values, TRIAL_PARAMETERS.names, prefix="space.")
+        left_out: dict[str, tuple[Any, ...]] = {
+            "lr_policy": tuple(each.name for each in LR_POLICIES if each.by_default),
+            "batch_policy": tuple(each.name for each in BATCH_POLICIES if each.by_default),
+        }
+        absent = {*NETWORK_KEYS} - {*(network.settings if network else ())}
+        for each in TRIAL_PARAMETERS:
+            if each.choices and each.name not in absent:
+                left_out[each.name] = each.choices
+        return cls.of({**left_out, **values})
 
-    def _capsule_choices(self) -> Iterator[dict[str, Any]]:
+    def _network_choices(self) -> Iterator[dict[str, Any]]:
         weights: tuple[float | None, ...] = self.reconstruction_weight or (None,)
         for decoder, sharing in product(self.decoder or (None,), self.weight_sharing or (None,)):
             for weight in (None,) if decoder is Decoder.NONE else weights:
@@ -105,20 +129,10 @@ class Space:
                     "reconstruction_weight": weight,
                 }
 
-    def _curves(
-        self, lr_policy: LrPolicy, rates: Mapping[str, float]
-    ) -> Iterator[dict[str, float]]:
-        """Every choice of the parameters that shape the policy's curve."""
-        listed = {key: getattr(self, key) for key in lr_policy.settings if key not in RATES}
-        offered = listed | {key: (rate,) for key, rate in rates.items()}
-        used = {key: offered[key] for key in lr_policy.settings if offered.get(key)}
-        for chosen in product(*used.values()):
-            yield dict(zip(used, chosen, strict=True))
-
     def parameters(
         self,
         *,
-        boundaries_within: Callable[[int | None], Collection[int]],
+        boundaries_within: Callable[[int | None], Sequence[int]],
         rates: Mapping[str, float] | None = None,
     ) -> Iterator[TrialParameters]:
         """Every assignment of the discrete parameters, in a fixed order.
@@ -126,40 +140,35 @@ class Space:
         Args:
             boundaries_within: Boundaries below the last of so many epochs (``None``: those of the
                 study); P matters where there are any.
-            rates: The rates where the space varies them; those a policy does not use are left out.
+            rates: Values where the space has ranges; those a policy does not use are left out.
         """
-        for lr_policy in self.lr_policy:
-            for capsules, curve, epochs in product(
-                self._capsule_choices(),
-                self._curves(lr_policy, rates or {}),
-                self.epochs or (None,),
-            ):
-                common = {**capsules, "epochs": epochs, **curve}
-                exponents = self.adabatch_exponent if boundaries_within(epochs) else (None,)
-                yield from self._batches(lr_policy, exponents, common)
+        fixed = {name: (rate,) for name, rate in (rates or {}).items()}
+        for word, network, epochs in product(
+            self.lr_policy, self._network_choices(), self.epochs or (None,)
+        ):
+            lr = LR_POLICIES[word]
+            words: tuple[str | None, ...] = self.batch_policy if lr.batch is None else (None,)
+            for batch_policy in words:
+                batch = lr.batch or BATCH_POLICIES[str(batch_policy)]
+                keys = (*batch.settings_within(boundaries_within(epochs)), *lr.settings)
+                offered = {key: fixed.get(key) or self._listed(key) for key in keys}
+                used = {key: values for key, values in offered.items() if values}
+                for chosen in product(*used.values()):
+                    shape = dict(zip(used, chosen, strict=True))
+                    common = {"lr_policy": word, "batch_policy": batch_policy, "epochs": epochs}
+                    yield TrialParameters.of({**common, **network, **shape})
 
-    def _batches(
-        self, lr_policy: LrPolicy, exponents: tuple[int | None, ...], common: dict[str, Any]
-    ) -> Iterator[TrialParameters]:
-        """Every way in which the batch size may go with the other parameters."""
-        if lr_policy is LrPolicy.WARM_ADABATCH:
-            for exponent in exponents:
-                yield TrialParameters(lr_policy, adabatch_exponent=exponent, **common)
-            return
-        if BatchPolicy.CONSTANT in self.batch_policy:
-            for size in self.batch_size or (None,):
-                yield TrialParameters(lr_policy, BatchPolicy.CONSTANT, batch_size=size, **common)
-        if BatchPolicy.ADABATCH in self.batch_policy:
-            for exponent in exponents:
-                yield TrialParameters(lr_policy, BatchPolicy.ADABATCH, exponent, **common)
+    def _listed(self, key: str) -> tuple[Any, ...]:
+        """The choices of a parameter; none where it has a range."""
+        return () if TRIAL_PARAMETERS[key].is_range else self[key] or ()
 
 
-def _checked(name: str, value: object) -> tuple[Any, ...]:
-    """What the key ``name`` of a space holds, checked."""
-    key = f"space.{name}"
-    if name in RATES:
-        return _range(value, key, PARAMETER_CHECKS[name])
-    return checks.choices(value, key, PARAMETER_CHECKS[name])
+def _checked(parameter: Parameter, value: object) -> tuple[Any, ...]:
+    """What the parameter's key of a space holds, checked."""
+    key = f"space.{parameter.name}"
+    if parameter.is_range:
+        return _range(value, key, parameter.check)
+    return checks.choices(value, key, parameter.check)
 
 
 def _range(value: object, key: str, one: Callable[[object, str], float]) -> tuple[float, float]:
@@ -173,13 +182,3 @@ def _range(value: object, key: str, one: Callable[[object, str], float]) -> tupl
             f"must rise from lowest to highest, got {checks.shown(value)}", key=key
         )
     return low, high
-
-
-DEFAULTS: dict[str, tuple[Any, ...]] = {
-    "lr_policy": tuple(p for p in LrPolicy if p is not LrPolicy.POLYNOMIAL_RESTARTS),
-    "batch_policy": tuple(BatchPolicy),
-    "adabatch_exponent": (2, 3, 4, 5, 6, 7),
-    "decoder": (Decoder.FULL, Decoder.REDUCED),
-    "weight_sharing": (False, True),
-}
-"""Choices of the shipped ``mnist`` study, used for keys that a study file leaves out."""

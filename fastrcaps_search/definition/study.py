@@ -8,26 +8,29 @@ from typing import Any
 
 from fastrcaps_search.data.data_set import DataSet
 from fastrcaps_search.data.shipped import MNIST
+from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
-    CAPSULE_KEYS,
     EarlyStopping,
     EvaluateOn,
-    Network,
     Precision,
     RoutingGradient,
 )
 from fastrcaps_search.definition.consistency import check_consistency
 from fastrcaps_search.definition.guessing import least_above_guessing
-from fastrcaps_search.definition.keys import OPTIONAL_KEYS, STUDY_CHECKS, check_keys
-from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
-from fastrcaps_search.definition.space import DEFAULTS, Space
+from fastrcaps_search.definition.keys import OPTIONAL_KEYS, check_keys, study_checks
+from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
+from fastrcaps_search.definition.parameters import (
+    RECONSTRUCTION_WEIGHT,
+    TRIAL_PARAMETERS,
+    Keyed,
+    TrialParameters,
+)
+from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
-
-PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyDefinition:
+class StudyDefinition(Keyed):
     """What a study asks: network, data, protocol and space.
 
     Attributes:
@@ -56,13 +59,14 @@ class StudyDefinition:
         reconstruction_weight: Of the squared error summed over the image; 0 trains no decoder.
         space: The space of a search; ``None`` where the configurations are listed.
         configurations: A fixed list instead of a search.
+        own: Values of the keys that plug-ins bring, by name, where they are not the usual ones.
 
     Raises:
         DefinitionError: Something is impossible; the message names the key.
     """
 
     name: str
-    network: Network = Network.CAPSNET
+    network: str = CAPSNET.name
     data_set: DataSet = MNIST
     epochs: int = 30
     evaluate_on: EvaluateOn = EvaluateOn.VALIDATION
@@ -85,13 +89,24 @@ class StudyDefinition:
     reconstruction_weight: float = RECONSTRUCTION_WEIGHT
     space: Space | None = None
     configurations: tuple[TrialParameters, ...] = ()
+    own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        for key, check in STUDY_CHECKS.items():
-            # A space and configurations have been checked when they were built.
-            if key in FIELDS and (key not in OPTIONAL_KEYS or getattr(self, key) is not None):
-                object.__setattr__(self, key, check(getattr(self, key), key))
+        # A space and configurations have been checked when they were built.
+        checked = {key: check for key, check in study_checks().items() if key not in TABLES}
+        self._take(
+            {
+                key: check(self[key], key)
+                for key, check in checked.items()
+                if self[key] is not None or (key in FIELDS and key not in OPTIONAL_KEYS)
+            }
+        )
         check_consistency(self)
+
+    @property
+    def architecture(self) -> Network:
+        """What is known of the network."""
+        return NETWORKS[self.network]
 
     @property
     def whole_split(self) -> int:
@@ -144,8 +159,15 @@ class StudyDefinition:
 
     def setting(self, parameters: TrialParameters, key: str) -> Any:  # noqa: ANN401  # of that key
         """The trial's own value of ``key``, or the study's where the space does not vary it."""
-        own = getattr(parameters, key)
-        return getattr(self, key) if own is None else own
+        own = parameters[key]
+        return self.default(key) if own is None else own
+
+    def default(self, key: str) -> Any:  # noqa: ANN401  # of that key
+        """The study's value of ``key``, for trials without one of their own."""
+        found = self[key]
+        return (
+            TRIAL_PARAMETERS[key].default if found is None and key in TRIAL_PARAMETERS else found
+        )
 
     def epochs_of(self, parameters: TrialParameters) -> int:
         """Epochs of one run of a trial."""
@@ -164,17 +186,9 @@ class StudyDefinition:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of every key, in the order of a study file."""
-        values: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "space":
-                values["space"] = None if value is None else value.to_dict()
-            elif field.name == "configurations":
-                values["configuration"] = [item.to_dict() for item in value] or None
-            elif isinstance(value, tuple):
-                values[field.name] = list(value)
-            else:
-                values[field.name] = str(value) if type(value) not in PLAIN else value
+        values = {key: _json(self[key]) for key in (*FIELDS, *dict(self.own))}
+        values["space"] = None if self.space is None else self.space.to_dict()
+        values["configuration"] = [item.to_dict() for item in self.configurations] or None
         return values
 
     @classmethod
@@ -184,28 +198,27 @@ class StudyDefinition:
         Raises:
             DefinitionError: With the key, what came and what is allowed.
         """
-        given = {key: value for key, value in values.items() if value is not None}
-        check_keys(given)
-        if "name" not in given:
+        found = {key: value for key, value in values.items() if value is not None}
+        check_keys(found)
+        if "name" not in found:
             raise DefinitionError("must be given", key="name")
-        found = {key: STUDY_CHECKS[key](value, key) for key, value in given.items()}
-        listed = found.pop("configuration", ())
-        space = found.pop("space", None)
-        if space is None and not listed:
-            space = {}
-        return cls(
-            **found,
-            space=None if space is None else _space(space, found.get("network", Network.CAPSNET)),
-            configurations=listed,
-        )
+        known = study_checks()
+        network = known["network"](found.get("network", CAPSNET.name), "network")
+        tables = {key: known[key](found.pop(key), key) for key in TABLES if key in found}
+        if "space" in tables or "configuration" not in tables:
+            found["space"] = Space.from_dict(tables.get("space", {}), network=NETWORKS[network])
+        return cls.of({**found, "configurations": tables.get("configuration", ())})
 
 
-FIELDS = frozenset(field.name for field in fields(StudyDefinition)) - {"space", "configurations"}
+TABLES = ("space", "configuration")
+FIELDS = tuple(
+    field.name
+    for field in fields(StudyDefinition)
+    if field.name not in ("space", "configurations", "own")
+)
 
 
-def _space(table: dict[str, Any], network: Network) -> Space:
-    """The space, with the shipped choices for the capsule parameters that are left out."""
-    if network.has_capsules:
-        for key in CAPSULE_KEYS:
-            table = {key: list(DEFAULTS[key]), **table}
-    return Space.from_dict(table)
+def _json(value: object) -> Any:  # noqa: ANN401  # of any kind
+    if isinstance(value, tuple):
+        return list(value)
+    return None if value is None else checks.plain(value)

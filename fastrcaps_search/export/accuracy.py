@@ -15,9 +15,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.loader import LoadedNetwork
 from fastrcaps_search.export.model_card import ModelCard
-from fastrcaps_search.export.trained import evaluation_of
+from fastrcaps_search.export.trained import classifier_of
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.device import prepare, run_setting
+from fastrcaps_search.training.evaluate import classes
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import Split
 
@@ -108,9 +109,8 @@ def measure(
     has_card = trained.device == "cuda" and torch.cuda.is_available()
     threads = max(1, min(trained.threads, cores()))
     device = prepare("cuda" if has_card else "cpu", threads=threads)
-    precision = definition.precision
-    evaluation, kernel = evaluation_of(
-        loaded.network, device, precision=precision, stored=trained.kernel
+    classifier, kernel = classifier_of(
+        loaded.network, device, definition=definition, stored=trained.kernel
     )
     images, labels = _arrays(data_set, split, folder)
     on_device = Split(torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device))
@@ -120,8 +120,10 @@ def measure(
         split=split,
         images=images,
         labels=labels,
-        predicted=evaluation.classes(on_device).cpu().numpy(),
-        setting=run_setting(device, precision=str(precision), threads=threads, kernel=kernel),
+        predicted=classes(classifier, on_device).cpu().numpy(),
+        setting=run_setting(
+            device, precision=str(definition.precision), threads=threads, kernel=kernel
+        ),
     )
 
 

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition import checks
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -51,7 +50,7 @@ class LoadedNetwork:
         card: What is known of it.
     """
 
-    network: CapsNet | LeNet5
+    network: TrainableNetwork
     card: ModelCard
 
     @property
@@ -87,15 +86,15 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images, or the network has no decoder.
         """
-        network = self.network
-        if not isinstance(network, CapsNet) or network.decoder is None:
-            without = " without one" if isinstance(network, CapsNet) else ""
+        if not self.network.reconstructs:
+            has_one = self.card.definition.architecture.has_capsules
+            without = " without one" if has_one else ""
             raise UsageError(
                 "the network must have a decoder to reconstruct images, "
                 f"got {self.card.definition.network}{without}"
             )
         return self._each(
-            images, lambda batch: network(batch).reconstructions.view(-1, *batch.shape[2:])
+            images, lambda batch: self.network.reconstruct(batch).view(-1, *batch.shape[2:])
         )
 
     @torch.no_grad()

@@ -87,6 +87,7 @@ class ModelCard:
         """JSON values: what the network is, then where it comes from."""
         network = self.definition.network
         params = self.parameters.to_dict()
+        has_capsules = self.definition.architecture.has_capsules
         return {
             "format": FORMAT,
             "architecture": {
@@ -94,7 +95,9 @@ class ModelCard:
                 "decoder": params.get("decoder"),
                 "weight_sharing": params.get("weight_sharing"),
                 "routing_gradient": str(self.definition.routing_gradient),
-                "routing_iterations": ROUTING_ITERATIONS if network.has_capsules else None,
+                "routing_iterations": ROUTING_ITERATIONS
+                if self.definition.architecture.has_capsules
+                else None,
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
             },

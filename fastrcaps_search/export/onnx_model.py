@@ -9,8 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.export.model_card import INPUT_SHAPE
 
@@ -26,7 +25,7 @@ TIE = 1e-4
 class _Classifier(nn.Module):
     """Scores [N, 10] and classes [N] of images [N, 1, 28, 28]."""
 
-    def __init__(self, network: CapsNet | LeNet5) -> None:
+    def __init__(self, network: TrainableNetwork) -> None:
         super().__init__()
         self.network = network
 
@@ -49,7 +48,7 @@ def require_onnx() -> None:
         )
 
 
-def onnx_bytes(network: CapsNet | LeNet5) -> bytes:
+def onnx_bytes(network: TrainableNetwork) -> bytes:
     """The network as the content of an ONNX file, with which onnxruntime agrees.
 
     Input ``images`` float32 [N, 1, 28, 28] in [0, 1], N at least 1; outputs ``scores`` float32

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.definition.choices import Precision
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork, TrainedNetwork
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.checkpoint import require_fit
-from fastrcaps_search.training.evaluate import Evaluation
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.precision import use_precision
+from fastrcaps_search.training.trainer import make_step
 
 
 def trained_network(
     definition: StudyDefinition, parameters: TrialParameters, weights: Mapping[str, Tensor]
-) -> CapsNet | LeNet5:
+) -> TrainableNetwork:
     """The network of a trial with these weights, on the CPU, in evaluation mode.
 
     Raises:
@@ -40,20 +39,20 @@ def trained_network(
     return network.eval()
 
 
-def evaluation_of(
-    network: CapsNet | LeNet5, device: torch.device, *, precision: Precision, stored: str
-) -> tuple[Evaluation, str]:
+def classifier_of(
+    network: TrainableNetwork, device: torch.device, *, definition: StudyDefinition, stored: str
+) -> tuple[TrainedNetwork, str]:
     """What classifies as training does after each epoch, and the name of its kernels.
 
     Args:
         network: The network; it is moved to the device.
         device: Where its images are.
-        precision: Arithmetic of its training.
+        definition: The study that it was trained in.
         stored: Name of the kernels that trained it, used where this machine can.
     """
-    capsules = isinstance(network, CapsNet)
-    kernel = choose_kernel(device, capsules=capsules, precision=precision, stored=stored)
+    precision = definition.precision
+    kernel = choose_kernel(device, network=definition.network, precision=precision, stored=stored)
     if device.type == "cuda":
         # The routing of an evaluation is never rounded.
         use_precision(network, precision, plain_routing=True)
-    return Evaluation(network.to(device), kernel=kernel), kernel
+    return make_step(network.to(device), kernel=kernel), kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fastrcaps_search.definition.choices import LrPolicy
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.parameters import TrialParameters
 
 
@@ -37,23 +37,27 @@ ACCENT = Tone("#005f99", "#6cbcf0")
 BAD = Tone("#a8321c", "#ff9b84")
 """What failed."""
 
-COLOURS = {
-    LrPolicy.FIXED: Tone("#000000", "#ffffff"),
-    LrPolicy.EXPONENTIAL_DECAY: Tone("#0072b2", "#56b4e9"),
-    LrPolicy.ONE_CYCLE: Tone("#00875f", "#00b383"),
-    LrPolicy.WARM_RESTARTS: Tone("#b8588a", "#cc79a7"),
-    LrPolicy.WARM_ADABATCH: Tone("#d55e00", "#e8762b"),
-    LrPolicy.POLYNOMIAL_RESTARTS: Tone("#a87800", "#e69f00"),
-}
+PALETTE = (
+    Tone("#000000", "#ffffff"),
+    Tone("#0072b2", "#56b4e9"),
+    Tone("#00875f", "#00b383"),
+    Tone("#b8588a", "#cc79a7"),
+    Tone("#d55e00", "#e8762b"),
+    Tone("#a87800", "#e69f00"),
+    Tone("#5b4fc4", "#a99cf5"),
+)
+"""Of the learning-rate policies, by their place in the registry; then it begins again."""
 
-_SYMBOLS = {
-    LrPolicy.FIXED: ("circle", "pentagon"),
-    LrPolicy.EXPONENTIAL_DECAY: ("square", "diamond"),
-    LrPolicy.ONE_CYCLE: ("triangle-up", "triangle-down"),
-    LrPolicy.WARM_RESTARTS: ("cross", "x"),
-    LrPolicy.WARM_ADABATCH: ("star", "star"),
-    LrPolicy.POLYNOMIAL_RESTARTS: ("hourglass", "bowtie"),
-}
+_SYMBOLS = (
+    ("circle", "pentagon"),
+    ("square", "diamond"),
+    ("triangle-up", "triangle-down"),
+    ("cross", "x"),
+    ("star", "star"),
+    ("hourglass", "bowtie"),
+    ("hexagram", "diamond-wide"),
+)
+"""Of the same: with batches that stay, and with batches that grow."""
 
 OUTLINES = {
     "circle": "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12z",
@@ -67,6 +71,8 @@ OUTLINES = {
     "star": "M8 1.4L9.7 6.1L14.7 6.2L10.8 9.3L12.1 14.1L8 11.3L3.9 14.1L5.2 9.3L1.3 6.2L6.3 6.1z",
     "hourglass": "M2.5 2.5H13.5L2.5 13.5H13.5z",
     "bowtie": "M2.5 2.5V13.5L13.5 2.5V13.5z",
+    "hexagram": "M8 1L14.1 11.5H1.9z M8 15L1.9 4.5H14.1z",
+    "diamond-wide": "M8 3.5L15 8L8 12.5L1 8z",
 }
 """SVG path of each symbol in a box of 16 x 16, for the page's own legend."""
 
@@ -95,18 +101,27 @@ class Mark:
 
 def mark(parameters: TrialParameters) -> Mark:
     """How trials with the policy of ``parameters`` are drawn."""
-    lr_policy = parameters.lr_policy
+    place = _place(parameters.lr_policy)
     return Mark(
         policy=parameters.policy,
-        tone=COLOURS[lr_policy],
-        symbol=_SYMBOLS[lr_policy][parameters.adapts_batch],
+        tone=PALETTE[place],
+        symbol=_SYMBOLS[place][parameters.adapts_batch],
         adapts_batch=parameters.adapts_batch,
     )
 
 
+def tone_of(lr_policy: str) -> Tone:
+    """Colour of a learning-rate policy."""
+    return PALETTE[_place(lr_policy)]
+
+
+def _place(lr_policy: str) -> int:
+    return LR_POLICIES.names.index(lr_policy) % len(PALETTE)
+
+
 def dark_colours() -> dict[str, str]:
     """The dark colour for each light one; light colours are unique."""
-    tones = (CARD, TEXT, MUTED, VEIL, GRID, ATTAINED, ACCENT, BAD, *COLOURS.values())
+    tones = (CARD, TEXT, MUTED, VEIL, GRID, ATTAINED, ACCENT, BAD, *PALETTE)
     return {tone.light: tone.dark for tone in tones}
 
 

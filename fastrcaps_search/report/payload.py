@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastrcaps_search.analysis.rows import trial_row
-from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.report.drawings import axes
 from fastrcaps_search.report.drawings.base import drawing
@@ -60,7 +60,7 @@ def payload(view: ReportView) -> dict[str, Any]:
             }
             for mark in view.marks
         ],
-        "parameters": PARAMETER_NAMES,
+        "parameters": TRIAL_PARAMETERS.names,
         "figures": figures(view),
         "overlays": overlays(view),
         "card": _card_figure(),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
-from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.store.records import MEASURED
 
 SPREADS = tuple(
@@ -29,7 +29,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     Parameters, means and spreads are there where some trial has them. Truth is ``true`` or
     ``false`` and what is not known is empty.
     """
-    used = [name for name in PARAMETER_NAMES if any(name in row["params"] for row in rows)]
+    used = [name for name in TRIAL_PARAMETERS.names if any(name in row["params"] for row in rows)]
     measured = ("accuracy",) if any("measured" in row for row in rows) else ()
     spreads = SPREADS if any("spread" in row for row in rows) else ()
     text = io.StringIO()

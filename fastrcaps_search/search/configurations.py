@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+import json
+from collections.abc import Sequence
 from functools import lru_cache
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
-from fastrcaps_search.training.schedules import RateSchedule
-
-NO_RATES = RateSchedule(())
-
 
 COMPARED_BY_STEP = 8
 """Steps of an epoch up to which its rates are compared one by one. Different curves may agree in
@@ -21,17 +18,36 @@ they do not."""
 
 
 def configuration_key(definition: StudyDefinition, parameters: TrialParameters) -> str:
-    """Equal for two assignments exactly when their trainings are step by step the same."""
+    """Equal for two assignments exactly when their trainings are step by step the same.
+
+    A hash of what is trained as JSON with sorted keys, whose numbers read back exactly: it may
+    never change, or a study that goes on would train its configurations again.
+    """
     plan = training_plan(definition, parameters)
-    course = [_epoch_course(plan, epoch) for epoch in range(1, plan.epochs + 1)]
-    return hashlib.sha256(repr((replace(plan, rates=NO_RATES), course)).encode()).hexdigest()
+    trained = {
+        "network": plan.network,
+        "decoder": plan.decoder,
+        "reconstruction_weight": plan.reconstruction_weight,
+        "weight_sharing": plan.weight_sharing,
+        "routing_gradient": plan.routing_gradient,
+        "batch_sizes": plan.batch_sizes,
+        "samples": plan.samples,
+        "shifts": plan.shifts,
+        "precision": plan.precision,
+        "rates": [_epoch_course(plan, epoch) for epoch in range(1, plan.epochs + 1)],
+    }
+    return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 
-def _epoch_course(plan: TrainingPlan, epoch: int) -> object:
+def _epoch_course(plan: TrainingPlan, epoch: int) -> Sequence[object]:
     """The rates of an epoch; where it has many steps, the curves that they lie on."""
     if plan.samples <= COMPARED_BY_STEP * plan.batch_sizes[epoch - 1]:
         return plan.epoch_rates(epoch)
-    return plan.rates.between((epoch - 1) * plan.samples, epoch * plan.samples)
+    curves = plan.rates.between((epoch - 1) * plan.samples, epoch * plan.samples)
+    return [
+        (each.curve, *map(float, (each.start, each.end, each.first, each.last, each.power)))
+        for each in curves
+    ]
 
 
 @lru_cache(maxsize=8)

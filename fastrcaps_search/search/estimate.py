@@ -11,8 +11,7 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean, median
 
-from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.definition.space import RATES
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.training.policy import training_plan
@@ -114,7 +113,11 @@ def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
 def _all_assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
     """Every assignment, with the study's own rates where the space varies them."""
     space = definition.space
-    varied = {key: getattr(definition, key) for key in RATES if space and getattr(space, key)}
+    varied = {
+        each.name: definition.default(each.name)
+        for each in TRIAL_PARAMETERS
+        if each.is_range and space and space[each.name]
+    }
     return definition.assignments(varied)
 
 

@@ -183,7 +183,7 @@ class RunTraining:
         before = None if self._stored is None else self._stored.setting
         kernel = choose_kernel(
             device,
-            capsules=self._plan.network.has_capsules,
+            network=self._plan.network,
             precision=self._plan.precision,
             stored=None if before is None else before.kernel,
         )

@@ -9,19 +9,28 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from fastrcaps_search.analysis.distributions import distributions
 from fastrcaps_search.analysis.optuna_trials import frozen_trial, quiet
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.space import NETWORK_KEYS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
+from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
-from fastrcaps_search.training.splits import mixed_seed
 
 ASKS = 20
 """Asks of the sampler before an unseen assignment is drawn at random."""
@@ -58,7 +67,7 @@ def propose(
         if definition.space is None:
             key, parameters = next(iter(left.items()))
             return parameters, key
-    seed = mixed_seed(study.seed, len(trials), zlib.crc32(worker.encode())) % 2**32
+    seed = derive_seed(study.seed, len(trials), zlib.crc32(worker.encode())) % 2**32
     feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
         sampler = optuna.samplers.TPESampler(
@@ -73,7 +82,11 @@ def propose(
     if found is None and definition.space.is_finite:
         key, parameters = random.Random(seed).choice(list(left.items()))
         return parameters, key
-    return found or _drawn(study, taken, seed=seed)
+    if found is None:
+        # Of a continuous space, at random.
+        shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
+        found = _unseen(shadow, definition, taken, asks=DRAWS)
+    return found
 
 
 def _unseen(
@@ -85,14 +98,6 @@ def _unseen(
         if key not in taken:
             return parameters, key
     return None
-
-
-def _drawn(
-    study: StudyRecord, taken: Container[str], *, seed: int
-) -> tuple[TrialParameters, str] | None:
-    """An unseen assignment of a continuous space, drawn at random."""
-    shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
-    return _unseen(shadow, study.definition, taken, asks=DRAWS)
 
 
 def _shadow(
@@ -125,24 +130,27 @@ def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
     trial = shadow.ask()
     values: dict[str, Any] = {}
 
-    def suggest(key: str) -> None:
-        if key in known:
-            values[key] = trial._suggest(key, known[key])
+    def suggest(*keys: str) -> None:
+        values.update({key: _suggested(trial, key, known[key]) for key in keys if key in known})
 
     suggest("lr_policy")
-    policy = LrPolicy(values["lr_policy"])
-    if policy is not LrPolicy.WARM_ADABATCH:
+    lr = LR_POLICIES[values["lr_policy"]]
+    if lr.batch is None:
         suggest("batch_policy")
+    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
     suggest("epochs")
-    adapts = values.get("batch_policy", BatchPolicy.ADABATCH) == BatchPolicy.ADABATCH
-    if adapts and definition.boundaries_within(values.get("epochs")):
-        suggest("adabatch_exponent")
-    if not adapts:
-        suggest("batch_size")
-    suggest("decoder")
-    suggest("weight_sharing")
+    suggest(*batch.settings_within(definition.boundaries_within(values.get("epochs"))))
+    suggest(*NETWORK_KEYS)
     if values.get("decoder") != Decoder.NONE:
         suggest("reconstruction_weight")
-    for key in policy.settings:
-        suggest(key)
+    suggest(*lr.settings)
     return TrialParameters.from_dict(values)
+
+
+def _suggested(trial: optuna.Trial, key: str, offered: BaseDistribution) -> object:
+    if isinstance(offered, FloatDistribution):
+        return trial.suggest_float(key, offered.low, offered.high, log=offered.log)
+    if isinstance(offered, IntDistribution):
+        return trial.suggest_int(key, offered.low, offered.high, step=offered.step)
+    assert isinstance(offered, CategoricalDistribution)
+    return trial.suggest_categorical(key, offered.choices)

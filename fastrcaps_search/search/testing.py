@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.export.trained import evaluation_of, trained_network
+from fastrcaps_search.export.trained import classifier_of, trained_network
 from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.training.evaluate import hits
 
 
 def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:
@@ -40,7 +41,7 @@ def _test_accuracy(
     folder = checkpoint_folder(lease, study=place.study, known=known)
     network = trained_network(definition, parameters, folder.weights(best))
     test = place.splits.test
-    evaluation, _ = evaluation_of(
-        network, test.labels.device, precision=definition.precision, stored=run.setting.kernel
+    classifier, _ = classifier_of(
+        network, test.labels.device, definition=definition, stored=run.setting.kernel
     )
-    return evaluation.accuracy(test)
+    return int(hits(classifier, test).sum()) / len(test)

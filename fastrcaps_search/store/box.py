@@ -10,7 +10,6 @@ from itertools import product
 from sqlalchemy import Connection, func, select
 
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import parameter_count
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.store.schema import runs, studies
@@ -23,7 +22,7 @@ def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
         epoch_seconds=epoch_seconds,
         epochs=definition.offered_epochs[-1],
         parameters=(
-            parameter_count(definition.network, decoder=decoder, weight_sharing=weight_sharing)
+            definition.architecture.parameters(decoder, weight_sharing)
             for decoder, weight_sharing in _networks(definition)
         ),
     )

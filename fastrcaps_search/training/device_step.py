@@ -6,20 +6,18 @@ recorded once and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.loss import Losses
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Precision
-from fastrcaps_search.training.optimiser import ParameterAdam
 from fastrcaps_search.training.precision import rounding
 from fastrcaps_search.training.splits import EpochImages
+from fastrcaps_search.training.step import AutogradNetwork
 
 
-class DeviceStep:
+class DeviceStep(AutogradNetwork):
     """Forward, backward and Adam over buffers whose addresses never change.
 
     Args:
@@ -29,20 +27,17 @@ class DeviceStep:
     """
 
     def __init__(
-        self, network: CapsNet | LeNet5, images: EpochImages, *, precision: Precision
+        self, network: TrainableNetwork, images: EpochImages, *, precision: Precision
     ) -> None:
-        self.network = network
-        self.device = device = images.device
+        super().__init__(network)
+        device = self.device
         self._images = images
         self._precision = precision
-        self._adam = ParameterAdam(network)
         self._rate = torch.zeros((), device=device)
         self._order, self._corners = images.draw(epoch=1)
         self._rates = torch.zeros(len(self._order), device=device)
         self._first_sample = torch.zeros(1, dtype=torch.int64, device=device)
         self._number = torch.zeros(1, dtype=torch.int64, device=device)
-        self._sums = torch.zeros(3, dtype=torch.float64, device=device)
-        self._right = torch.zeros((), dtype=torch.int64, device=device)
         self._ranges: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -76,39 +71,14 @@ class DeviceStep:
         """The next update of the epoch, with ``size`` images; ``prepare`` comes before."""
         places = self._first_sample + self._ranges[size]
         images, labels = self._images.batch(self._order[places], self._corners[places])
-        parameters = list(self._adam.parameters.values())
-        with rounding(self.network, self._precision):
-            losses = self.network.loss(images, labels)
-        gradients = torch.autograd.grad(losses.total, parameters)
         self._rate.copy_(self._rates[self._number].squeeze(0))
-        self._adam.update(gradients, rate=self._rate)
-        with torch.no_grad():
-            means = torch.stack([losses.total, losses.classification, losses.reconstruction])
-            self._sums.add_(means, alpha=size)
-            self._right.add_(losses.correct)
+        self._update(images, labels, rate=self._rate)
         self._first_sample.add_(size)
         self._number.add_(1)
 
-    def take_sums(self) -> list[float]:
-        """Sums since the last call over images: loss, classification, reconstruction, right."""
-        sums: list[float] = torch.cat([self._sums, self._right.view(1)]).tolist()
-        self._sums.zero_()
-        self._right.zero_()
-        return sums
-
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """State of Adam on the CPU, named as that of every step."""
-        return self._adam.state()
-
-    def load(self, network: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
-        """Go on from stored states, copied into the buffers that recorded steps know.
-
-        Raises:
-            CheckpointError: A state of another network.
-            RuntimeError: A network state of other names or shapes.
-        """
-        self.network.load_state_dict(network)
-        self._adam.load(optimiser)
+    def _losses(self, images: Tensor, labels: Tensor) -> Losses:
+        with rounding(self.network, self._precision):
+            return super()._losses(images, labels)
 
     def saved(self) -> list[Tensor]:
         """Copies of everything that a step changes; for ``restore``."""
@@ -121,5 +91,5 @@ class DeviceStep:
             tensor.copy_(value)
 
     def _changing(self) -> list[Tensor]:
-        counters = [self._first_sample, self._number, self._sums, self._right, self._rate]
+        counters = [self._first_sample, self._number, self._sums, self._rate]
         return [*self._adam.changing(), *counters]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
-from fastrcaps_search.capsnet.cuda.routing import can_route
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Precision
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.device_step import DeviceStep
@@ -101,7 +98,7 @@ class CudaGraphs:
 
 
 class GraphTrainer:
-    """A :class:`~fastrcaps_search.training.trainer.Trainer` that replays recorded steps.
+    """Replays recorded steps.
 
     Batches are those of ``EpochImages`` for the same seed and epoch, and checkpoints those of any
     other trainer. What cannot be recorded is trained one step at a time, with a warning.
@@ -115,13 +112,13 @@ class GraphTrainer:
             ``None`` for the choice of the precision.
 
     Attributes:
-        network: The network.
+        trained: The network with its optimiser.
         records: Whether steps are recorded; False on a CPU, and once that has failed.
     """
 
     def __init__(
         self,
-        network: CapsNet | LeNet5,
+        network: TrainableNetwork,
         images: EpochImages,
         *,
         precision: Precision,
@@ -129,19 +126,16 @@ class GraphTrainer:
         channels_last: bool | None = None,
     ) -> None:
         on_card = images.device.type == "cuda"
-        self.network = network
         self._precision = precision
         if precision is not Precision.FP32 if channels_last is None else channels_last:
             # The types of torch know this argument only beside a dtype or a device.
             network.to(images.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._step = step = DeviceStep(network, images, precision=precision)
+        self.trained = DeviceStep(network, images, precision=precision)
         self._clock = Clock(images.device)
         self._recorder = recorder or (CudaGraphs(images.device) if on_card else Direct())
         self.records = recorder is not None or on_card
         self._replays: dict[int, dict[int, Callable[[], None]]] = {}
         self._use_precision()
-        self.take_sums = step.take_sums
-        self.optimiser_state = step.optimiser_state
 
     def warm_up(self, sizes: Iterable[int]) -> None:
         """Record the steps of these batch sizes, and forget those of all others."""
@@ -157,7 +151,7 @@ class GraphTrainer:
 
     def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
         """Train ``epoch``; yields after every replay."""
-        self._step.begin(epoch, rates)
+        self.trained.begin(epoch, rates)
         in_flight: deque[torch.cuda.Event] = deque()
         for size, same in groupby(sizes):
             for count, replay in self._plan(size, len(list(same))):
@@ -165,18 +159,10 @@ class GraphTrainer:
                 self._wait(in_flight)
                 yield size * count
 
-    def publish(self) -> None:
-        """Nothing to do: the network's own parameters are trained."""
-
-    def load(self, network: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
-        """Go on from stored states; see ``Trainer``."""
-        self._step.load(network, optimiser)
-
     def _use_precision(self) -> None:
-        if self._step.device.type == "cuda":
-            routes = isinstance(self.network, CapsNet)
-            plain = routes and not can_route(torch.zeros(1, device=self._step.device))
-            use_precision(self.network, self._precision, plain_routing=plain)
+        if self.trained.device.type == "cuda":
+            network = self.trained.network
+            use_precision(network, self._precision, plain_routing=network.routes_plainly())
 
     def _plan(self, size: int, steps: int) -> Iterator[tuple[int, Callable[[], None]]]:
         """Replays that add up to ``steps``, the long ones first."""
@@ -189,7 +175,7 @@ class GraphTrainer:
 
     def _recorded(self, size: int, *, most: int) -> dict[int, Callable[[], None]]:
         """Replays by their number of steps, of which one is 1. Weights and counts stay."""
-        step = self._step
+        step = self.trained
         step.prepare(size)
         saved = step.saved()
         self._recorder.warm_up(step, size)
@@ -215,12 +201,12 @@ class GraphTrainer:
 
     def _steps_per_replay(self, replay: Callable[[], None], size: int, *, most: int) -> int:
         """Steps of a recording that lasts about ``REPLAY_SECONDS``."""
-        most = min(most, len(self._step) // size)
+        most = min(most, len(self.trained) // size)
         if most <= 1:
             return 1
         seconds = []
         for _ in range(2):
-            self._step.rewind()
+            self.trained.rewind()
             self._clock.start()
             replay()
             seconds.append(self._clock.stop())
@@ -228,7 +214,7 @@ class GraphTrainer:
 
     def _wait(self, in_flight: deque[torch.cuda.Event]) -> None:
         """Wait until at most ``IN_FLIGHT`` replays are not yet done."""
-        if self._step.device.type != "cuda":
+        if self.trained.device.type != "cuda":
             return
         event = torch.cuda.Event(blocking=True)
         event.record()

@@ -9,35 +9,43 @@ from __future__ import annotations
 
 import torch
 
-from fastrcaps_search.capsnet.cpu.products import Products, choose_products, is_exact_switched
+from fastrcaps_search.capsnet.cpu.matmul import (
+    MatmulBackend,
+    choose_backend,
+    is_exact_switched,
+)
 from fastrcaps_search.definition.choices import Precision
+from fastrcaps_search.definition.networks import NETWORKS
 
-CPU = "cpu-2"
-EAGER = "eager-2"
 GRAPH = "graph-1"
 
 
 def choose_kernel(
-    device: torch.device, *, capsules: bool, precision: Precision, stored: str | None = None
+    device: torch.device, *, network: str, precision: Precision, stored: str | None = None
 ) -> str:
     """The stored name where this machine can do as it says, else the fastest here.
 
     Args:
         device: Where the network trains.
-        capsules: Whether it is a CapsNet.
+        network: Which network.
         precision: Arithmetic of the products.
         stored: Name stored when the run began.
     """
     if device.type != "cpu":
         return f"{GRAPH}-{precision}"
-    family = CPU if capsules else EAGER
-    if stored == f"{family}-{Products.MKL}" and precision is not Precision.BF16:
+    family = NETWORKS[network].kernel
+    if stored == f"{family}-{MatmulBackend.MKL}" and precision is not Precision.BF16:
         return stored
-    if stored == f"{family}-{Products.ONEDNN}" and is_exact_switched():
+    if stored == f"{family}-{MatmulBackend.ONEDNN}" and is_exact_switched():
         return stored
-    return f"{family}-{choose_products(precision)}"
+    return f"{family}-{choose_backend(precision)}"
 
 
-def products_of(kernel: str) -> Products:
+def backend_of(kernel: str) -> MatmulBackend:
     """Who multiplies, by the name of a processor's kernel."""
-    return Products(kernel.rpartition("-")[2])
+    return MatmulBackend(kernel.rpartition("-")[2])
+
+
+def precision_of(kernel: str) -> Precision:
+    """Arithmetic of the products, by the name of a card's kernel."""
+    return Precision(kernel.rpartition("-")[2])

@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager
 import torch
 
 from fastrcaps_search.capsnet.layers import Convolution
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Precision
 
 
 def use_precision(
-    network: CapsNet | LeNet5, precision: Precision, *, plain_routing: bool = False
+    network: TrainableNetwork, precision: Precision, *, plain_routing: bool = False
 ) -> None:
     """Make this process and this network multiply as ``precision`` says, on CUDA.
 
@@ -44,9 +43,9 @@ def use_precision(
             module.rounded = precision is Precision.BF16
 
 
-def rounding(network: CapsNet | LeNet5, precision: Precision) -> AbstractContextManager[object]:
-    """Context of a forward pass in training: LeNet5 has no routing to spare, torch rounds it."""
+def rounding(network: TrainableNetwork, precision: Precision) -> AbstractContextManager[object]:
+    """Context of a forward pass in training: torch rounds what does not round itself."""
     device = next(network.parameters()).device.type
-    rounded = precision is Precision.BF16 and isinstance(network, LeNet5)
+    rounded = precision is Precision.BF16 and not network.rounds_itself
     # Rounded weights are not kept: a captured step must round those that it has just updated.
     return torch.autocast(device, dtype=torch.bfloat16, enabled=rounded, cache_enabled=False)

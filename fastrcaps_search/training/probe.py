@@ -23,6 +23,7 @@ from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.contest import Measured, StepOf, contest
 from fastrcaps_search.training.device import Clock, device_name, devices, prepare
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.trainer import make_step
 
 BUDGET_SECONDS = 0.6
@@ -85,14 +86,17 @@ def found_devices(wanted: str) -> list[str]:
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:
     """Gives warmed-up steps of the study's largest network on random images."""
-    has_capsules = definition.network.has_capsules
+    settings = definition.architecture.settings
     network = build_network(
         definition.network,
-        decoder=Decoder.FULL if has_capsules else None,
-        weight_sharing=False if has_capsules else None,
+        decoder=Decoder.FULL if "decoder" in settings else None,
+        weight_sharing=False if "weight_sharing" in settings else None,
         routing_gradient=definition.routing_gradient,
     ).to(device)
-    step = make_step(network, precision=definition.precision)
+    kernel = choose_kernel(
+        torch.device(device), network=definition.network, precision=definition.precision
+    )
+    step = make_step(network, kernel=kernel)
 
     def of(size: int) -> Callable[[], object]:
         images = torch.rand(size, 1, 28, 28, device=device)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import FastrcapsError
 
 LOWEST_RATE, HIGHEST_RATE = 1e-6, 1.0
@@ -113,7 +113,7 @@ class RateTest:
     """
 
     study: str
-    network: Network
+    network: str
     decoder: Decoder | None
     weight_sharing: bool | None
     batch_size: int

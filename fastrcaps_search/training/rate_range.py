@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from fastrcaps_search.definition import schedules
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.training import schedules
 from fastrcaps_search.training.device import device_name
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.probe import found_devices
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, Watch, growing_rates
@@ -18,7 +19,8 @@ from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.run import first_network
 from fastrcaps_search.training.splits import Splits
 from fastrcaps_search.training.stage import stage
-from fastrcaps_search.training.trainer import Trainer, make_trainer
+from fastrcaps_search.training.step import Trainer
+from fastrcaps_search.training.trainer import make_trainer
 
 STEPS = 300
 """50 to a power of ten."""
@@ -89,9 +91,9 @@ def range_test(
 
 def _trainer(plan: TrainingPlan, splits: Splits, *, seed: int) -> Trainer:
     network = first_network(plan, seed=seed).to(splits.training.labels.device).train()
-    return make_trainer(
-        network, splits.training, seed=seed, shifts=plan.shifts, precision=plan.precision
-    )
+    device = splits.training.labels.device
+    kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
+    return make_trainer(network, splits.training, seed=seed, shifts=plan.shifts, kernel=kernel)
 
 
 def _affordable_steps(trainer: Trainer, sizes: list[int]) -> int:
@@ -125,4 +127,4 @@ def _losses(trainer: Trainer, sizes: list[int], rates: list[float]) -> Iterator[
     for epoch, first in enumerate(range(0, len(rates), len(sizes)), start=1):
         part = rates[first : first + len(sizes)]
         for images in trainer.epoch(epoch, sizes[: len(part)], part):
-            yield trainer.take_sums()[0] / images
+            yield trainer.trained.take_sums()[0] / images

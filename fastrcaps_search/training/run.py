@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network, learned_parameters
+from fastrcaps_search.capsnet.network import build_network, learned_parameters
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.errors import (
     DiskError,
     DivergedError,
@@ -19,12 +19,12 @@ from fastrcaps_search.errors import (
     SuspendedError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
+from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.evaluate import Evaluation
-from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.evaluate import hits
 from fastrcaps_search.training.policy import TrainingPlan
-from fastrcaps_search.training.splits import Splits, mixed_seed
+from fastrcaps_search.training.splits import Splits
 from fastrcaps_search.training.trainer import make_trainer
 
 PROGRESS_SECONDS = 0.5
@@ -55,12 +55,12 @@ class Hooks:
     on_unsaved: Callable[[int, DiskError], None] = _ignore
 
 
-def first_network(plan: TrainingPlan, *, seed: int) -> CapsNet | LeNet5:
+def first_network(plan: TrainingPlan, *, seed: int) -> TrainableNetwork:
     """The network that a run of this seed begins with, on the CPU."""
     # The global generator of the CPU is used for the initial weights alone, and given back as it
     # was; torch.manual_seed would also seed those of the cards.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mixed_seed(seed, 0))
+        torch.default_generator.manual_seed(derive_seed(seed, 0))
         return build_network(
             plan.network,
             decoder=plan.decoder,
@@ -77,7 +77,7 @@ class Run:
         plan: What to train.
         seed: Seed of the initial weights, the order and the shifts.
         splits: Images on the device.
-        kernel: Name of the kernels; ``None`` for the fastest.
+        kernel: Name of the kernels.
         folder: Where to keep checkpoints; ``None`` for none.
         hooks: What to tell.
 
@@ -91,7 +91,7 @@ class Run:
         *,
         seed: int,
         splits: Splits,
-        kernel: str | None = None,
+        kernel: str,
         folder: CheckpointFolder | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -107,18 +107,10 @@ class Run:
         # Weights of the best epoch, by epoch, while the disk refuses them.
         self._owed: dict[int, dict[str, Tensor]] = {}
         self.network = first_network(plan, seed=seed).to(self._device).train()
-        self._kernel = kernel or choose_kernel(
-            self._device, capsules=plan.network.has_capsules, precision=plan.precision
-        )
         self._trainer = make_trainer(
-            self.network,
-            splits.training,
-            seed=seed,
-            shifts=plan.shifts,
-            precision=plan.precision,
-            kernel=self._kernel,
+            self.network, splits.training, seed=seed, shifts=plan.shifts, kernel=kernel
         )
-        self._evaluation = Evaluation(self.network, kernel=self._kernel)
+        self._trained = self._trainer.trained
         self._resume()
 
     def train(self) -> RunResult:
@@ -185,16 +177,16 @@ class Run:
         self._steps(epoch, sizes, rates)
         training_seconds = self._clock.stop()
         samples = sum(sizes)
-        loss, classification, reconstruction, right = (
-            total / samples for total in self._trainer.take_sums()
+        loss, classification, reconstruction, correct = (
+            total / samples for total in self._trained.take_sums()
         )
-        self._trainer.publish()
+        self._trained.copy_to_module()
         self._clock.start()
-        hits = self._evaluation.hits(self._splits.evaluation).cpu().numpy()
+        right = hits(self._trained, self._splits.evaluation).cpu().numpy()
         evaluation_seconds = self._clock.stop()
-        reached = int(hits.sum()) / len(hits)
+        reached = int(right.sum()) / len(right)
         if all(reached > earlier.accuracy for earlier in self.epochs):
-            self._hits = np.packbits(hits).tobytes()
+            self._hits = np.packbits(right).tobytes()
         return EpochMetrics(
             epoch=epoch,
             batch_size=self._plan.batch_sizes[epoch - 1],
@@ -203,7 +195,7 @@ class Run:
             loss=loss,
             classification_loss=classification,
             reconstruction_loss=reconstruction,
-            training_accuracy=right,
+            training_accuracy=correct,
             accuracy=reached,
             training_seconds=training_seconds,
             evaluation_seconds=evaluation_seconds,
@@ -228,7 +220,7 @@ class Run:
             name: tensor.detach().contiguous().cpu()
             for name, tensor in self.network.state_dict().items()
         }
-        optimiser = self._trainer.optimiser_state()
+        optimiser = self._trained.optimiser_state()
         return Checkpoint(network, optimiser, tuple(self.epochs), self._hits)
 
     def _resume(self) -> None:
@@ -245,6 +237,6 @@ class Run:
         own = self._checkpoint()
         require_fit(checkpoint.network, own.network)
         require_fit(checkpoint.optimiser, own.optimiser)
-        self._trainer.load(checkpoint.network, checkpoint.optimiser)
+        self._trained.load(checkpoint.network, checkpoint.optimiser)
         self.epochs = list(checkpoint.epochs)
         self._hits = checkpoint.hits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from fastrcaps_search.data.data_set import IMAGE_SIDE as SIDE
 from fastrcaps_search.data.data_set import Images
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.seeds import derive_seed
 
 LARGEST_SHIFT = 2
 PADDED = SIDE + 2 * LARGEST_SHIFT
@@ -128,7 +128,7 @@ class EpochImages:
         """Permutation [N] of the split, and where the shifted window of each image begins [N]."""
         count = self._labels.shape[0]
         device = self._labels.device
-        generator = torch.Generator(device=device).manual_seed(mixed_seed(self._seed, epoch))
+        generator = torch.Generator(device=device).manual_seed(derive_seed(self._seed, epoch))
         order = torch.randperm(count, generator=generator, device=device)
         if self._shifts:
             high = 2 * LARGEST_SHIFT + 1
@@ -137,9 +137,3 @@ class EpochImages:
             moved = torch.full((count, 2), LARGEST_SHIFT, device=device)
         corners = order * PADDED**2 + moved[:, 0] * PADDED + moved[:, 1]
         return order, corners
-
-
-def mixed_seed(seed: int, *parts: int) -> int:
-    """A seed that depends on all its parts, equal on every machine; 63 bits."""
-    text = ",".join(str(part) for part in (seed, *parts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -17,15 +17,16 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cuda.routing import can_route, largest_error, route_capsules
 from fastrcaps_search.capsnet.layers import ClassCapsules
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
+from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.capsnet.routing import route, squash
-from fastrcaps_search.definition.choices import Decoder, Network, Precision, RoutingGradient
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.definition.choices import Decoder, Precision, RoutingGradient
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.device import Clock, device_name, prepare
 from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.graph import Direct, GraphTrainer
+from fastrcaps_search.training.kernels import GRAPH, choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.run import Hooks, Run
@@ -76,7 +77,7 @@ def staged(arguments: argparse.Namespace, *, images: int | None = None) -> Split
     )
 
 
-def built(network: Network, *, sharing: bool, device: torch.device) -> CapsNet | LeNet5:
+def built(network: str, *, sharing: bool, device: torch.device) -> TrainableNetwork:
     """The same network every time."""
     torch.manual_seed(0)
     made = build_network(network, decoder=Decoder.FULL, weight_sharing=sharing)
@@ -168,7 +169,7 @@ def routing(arguments: argparse.Namespace) -> int:
 
 
 def _gradients(
-    network: CapsNet | LeNet5, images: Tensor, labels: Tensor, precision: Precision
+    network: TrainableNetwork, images: Tensor, labels: Tensor, precision: Precision
 ) -> list[Tensor]:
     device = next(network.parameters()).device
     use_precision(network, precision)
@@ -176,7 +177,7 @@ def _gradients(
     return [p.grad.double().cpu() for p in network.parameters() if p.grad is not None]
 
 
-def _graph_error(arguments: argparse.Namespace, splits: Splits, network: Network) -> float:
+def _graph_error(arguments: argparse.Namespace, splits: Splits, network: str) -> float:
     """Largest relative difference of a weight: recorded steps against steps from Python."""
     device = splits.training.labels.device
     few = Split(splits.training.images[:200], splits.training.labels[:200])
@@ -198,7 +199,7 @@ def _graph_error(arguments: argparse.Namespace, splits: Splits, network: Network
     if device.type == "cuda" and not trainers[0].records:
         say("the steps could not be recorded: see the warning above")
         return float("inf")
-    weights = [list(trainer.network.state_dict().values()) for trainer in trainers]
+    weights = [list(trainer.trained.network.state_dict().values()) for trainer in trainers]
     pairs = zip(*weights, strict=True)
     return max(float((a - b).norm() / b.norm()) for a, b in pairs)
 
@@ -209,11 +210,11 @@ def correctness(arguments: argparse.Namespace) -> int:
     device = splits.training.labels.device
     images, labels = (x.cpu() for x in next(splits.test.batches(arguments.batch)))
     right = True
-    for network in (Network.CAPSNET_NARROW, Network.CAPSNET):
+    for network in ("capsnet-narrow", "capsnet"):
         error = _graph_error(arguments, splits, network)
         right &= error <= GRAPH_TOLERANCE
         say(f"{network}: weights of recorded and eager steps differ by {error:.1e} at most")
-    for network, sharing in product((Network.CAPSNET_NARROW, Network.CAPSNET), (False, True)):
+    for network, sharing in product(("capsnet-narrow", "capsnet"), (False, True)):
         cpu = built(network, sharing=sharing, device=torch.device("cpu"))
         expected = _gradients(cpu, images, labels, Precision.FP32)
         for precision, tolerance in GRADIENT_TOLERANCES.items():
@@ -243,7 +244,7 @@ def _epoch_line(
         for _ in trainer.epoch(epoch, [size] * steps, [1e-3] * steps):
             pass
         seconds = clock.stop()
-    loss = trainer.take_sums()[0] / (2 * size * steps)
+    loss = trainer.trained.take_sums()[0] / (2 * size * steps)
     floor = FLOORS.get(size, "none")
     how = "measured whole" if steps == IMAGES // size else f"scaled from {steps} steps"
     return (
@@ -267,7 +268,7 @@ def speed(arguments: argparse.Namespace) -> int:
     wanted += [(size, precision, None) for precision in others for size in sizes[:2]]
     for place, (size, precision, recorder) in enumerate(wanted):
         trainer = GraphTrainer(
-            built(Network.CAPSNET, sharing=False, device=device),
+            built("capsnet", sharing=False, device=device),
             EpochImages(splits.training, seed=0, shifts=True),
             precision=precision,
             recorder=recorder,
@@ -279,19 +280,19 @@ def speed(arguments: argparse.Namespace) -> int:
         kind = "eager" if recorder else "graph" if trainer.records else "not recorded"
         say(_epoch_line(trainer, size, steps, name=f"{kind} {precision}", device=device))
         if place == len(sizes) - 1:
-            _evaluation(trainer.network, splits, device, most=arguments.images)
+            _evaluation(trainer.trained.network, splits, device, most=arguments.images)
             _memory(device)
     return 0
 
 
 def _evaluation(
-    network: CapsNet | LeNet5, splits: Splits, device: torch.device, *, most: int | None
+    network: TrainableNetwork, splits: Splits, device: torch.device, *, most: int | None
 ) -> None:
     test = _first(splits.test, most)
     clock = Clock(device)
     for attempt in ("first", "second"):
         clock.start()
-        reached = accuracy(network, test)
+        reached = accuracy(network, test, kernel=GRAPH)
         say(f"evaluation of {len(test)}, {attempt} time: {clock.stop():.2f} s ({reached:.4f})")
 
 
@@ -315,7 +316,7 @@ def profile(arguments: argparse.Namespace) -> int:
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_card else []
     for size in (128, 1) if on_card else (1,):
         trainer = GraphTrainer(
-            built(Network.CAPSNET, sharing=False, device=device),
+            built("capsnet", sharing=False, device=device),
             EpochImages(splits.training, seed=0, shifts=True),
             precision=Precision(arguments.precision),
             recorder=Direct(),
@@ -367,7 +368,10 @@ def trial(arguments: argparse.Namespace) -> int:
     if arguments.images is not None:
         splits = replace(splits, evaluation=_first(splits.test, arguments.images))
     plan = training_plan(definition, definition.configurations[0])
-    result = Run(plan, seed=0, splits=splits, hooks=Hooks(on_epoch=tell)).train()
+    device = splits.training.labels.device
+    kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
+    run = Run(plan, seed=0, splits=splits, kernel=kernel, hooks=Hooks(on_epoch=tell))
+    result = run.train()
     say(
         f"trial in {arguments.precision}: {100 * result.accuracy:.2f} % in epoch "
         f"{result.best_epoch}, {result.training_seconds:.1f} s of training up to it, "

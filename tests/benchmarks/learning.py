@@ -38,13 +38,14 @@ from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.training.evaluate import Evaluation
+from fastrcaps_search.training.evaluate import hits
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import first_network
 from fastrcaps_search.training.splits import Splits
 from fastrcaps_search.training.stage import stage
-from fastrcaps_search.training.trainer import Trainer, make_trainer
+from fastrcaps_search.training.step import Trainer
+from fastrcaps_search.training.trainer import make_trainer
 
 SEED = 0
 
@@ -85,17 +86,17 @@ class Family:
             with torch.no_grad():
                 network.primary_capsules.convolution.weight.mul_(scale)
         kernel = choose_kernel(
-            torch.device("cpu"), capsules=plan.network.has_capsules, precision=plan.precision
+            torch.device("cpu"),
+            network=plan.network,
+            precision=plan.precision,
         )
         self._trainer: Trainer = make_trainer(
             network.train(),
             splits.training,
             seed=seed,
             shifts=plan.shifts,
-            precision=plan.precision,
             kernel=kernel,
         )
-        self._evaluation = Evaluation(network, kernel=kernel)
         self._splits = splits
 
     def start(self) -> State:
@@ -114,18 +115,20 @@ class Family:
             else:
                 alike[tuple(plan.epoch_batches(epoch)), tuple(plan.epoch_rates(epoch))][key] = plan
         for (sizes, rates), group in alike.items():
-            self._trainer.load(state.network, state.optimiser)
+            self._trainer.trained.load(state.network, state.optimiser)
             for _ in self._trainer.epoch(epoch, list(sizes), list(rates)):
                 pass
-            loss = self._trainer.take_sums()[0]
-            self._trainer.publish()
-            reached = self._evaluation.accuracy(self._splits.evaluation)
+            loss = self._trainer.trained.take_sums()[0]
+            right = hits(self._trainer.trained, self._splits.evaluation)
+            reached = int(right.sum()) / len(right)
             reached = reached if math.isfinite(loss) else math.nan
             yield from self.train(self._state((*state.accuracies, reached)), group)
 
     def _state(self, accuracies: tuple[float, ...]) -> State:
-        network = {k: v.clone() for k, v in self._trainer.network.state_dict().items()}
-        return State(network, copy.deepcopy(self._trainer.optimiser_state()), accuracies)
+        self._trainer.trained.copy_to_module()
+        module = self._trainer.trained.network
+        network = {k: v.clone() for k, v in module.state_dict().items()}
+        return State(network, copy.deepcopy(self._trainer.trained.optimiser_state()), accuracies)
 
 
 def train(definition: StudyDefinition, rows: Path, *, part: tuple[int, int], threads: int) -> None:

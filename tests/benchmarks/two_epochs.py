@@ -21,6 +21,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.device import device_name
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.stage import stage
@@ -94,7 +95,10 @@ def main() -> int:
         flush=True,
     )
     plan = training_plan(study, parameters)
-    result = Run(plan, seed=0, splits=splits, hooks=Hooks(on_epoch=say)).train()
+    device = splits.training.labels.device
+    kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
+    run = Run(plan, seed=0, splits=splits, kernel=kernel, hooks=Hooks(on_epoch=say))
+    result = run.train()
     wanted = WANTED[arguments.shifts]
     print(
         f"best {100 * result.accuracy:.2f} % in epoch {result.best_epoch}, "

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet, build_network, learned_parameters
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
+from fastrcaps_search.definition.networks import NETWORKS
 
 # Narrow, by hand: first convolution 64 * 81 + 64 = 5,248; primary 64 * 64 * 81 + 64 = 331,840;
 # class capsules 8 * 36 * 8 * 160 = 368,640 (shared 8 * 8 * 160 = 10,240) and bias 160;
@@ -20,31 +21,31 @@ from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradien
 #   5,248 + 331,840 + 368,640 + 160 + 1,411,344 = 2,117,232
 #   reduced: - 73,728 = 2,043,504;  shared: - 358,400 = 1,758,832;  both: 1,685,104
 PARAMETERS = [
-    (Network.CAPSNET, Decoder.FULL, False, 8_215_728),
-    (Network.CAPSNET, Decoder.REDUCED, False, 8_142_000),
-    (Network.CAPSNET, Decoder.FULL, True, 6_782_128),
-    (Network.CAPSNET, Decoder.REDUCED, True, 6_708_400),
-    (Network.CAPSNET_NARROW, Decoder.FULL, False, 2_117_232),
-    (Network.CAPSNET_NARROW, Decoder.REDUCED, False, 2_043_504),
-    (Network.CAPSNET_NARROW, Decoder.FULL, True, 1_758_832),
-    (Network.CAPSNET_NARROW, Decoder.REDUCED, True, 1_685_104),
+    ("capsnet", Decoder.FULL, False, 8_215_728),
+    ("capsnet", Decoder.REDUCED, False, 8_142_000),
+    ("capsnet", Decoder.FULL, True, 6_782_128),
+    ("capsnet", Decoder.REDUCED, True, 6_708_400),
+    ("capsnet-narrow", Decoder.FULL, False, 2_117_232),
+    ("capsnet-narrow", Decoder.REDUCED, False, 2_043_504),
+    ("capsnet-narrow", Decoder.FULL, True, 1_758_832),
+    ("capsnet-narrow", Decoder.REDUCED, True, 1_685_104),
     # Without a decoder: convolution 256 * 81 + 256 = 20,992; primary capsules
     # 256 * 256 * 81 + 256 = 5,308,672; class capsules 1,152 * 8 * 160 + 160 = 1,474,720, or shared
     # 32 * 8 * 160 + 160 = 41,120. The decoder has 160 * 512 + 512 = 82,432, 512 * 1,024 + 1,024 =
     # 525,312 and 1,024 * 784 + 784 = 803,600: 8,215,728 - 1,411,344 = 6,804,384.
-    (Network.CAPSNET, Decoder.NONE, False, 6_804_384),
-    (Network.CAPSNET, Decoder.NONE, True, 5_370_784),
+    ("capsnet", Decoder.NONE, False, 6_804_384),
+    ("capsnet", Decoder.NONE, True, 5_370_784),
     # 64 * 82 = 5,248; 64 * 64 * 81 + 64 = 331,840; 288 * 8 * 160 + 160 = 368,800
-    (Network.CAPSNET_NARROW, Decoder.NONE, False, 705_888),
+    ("capsnet-narrow", Decoder.NONE, False, 705_888),
     # LeNet5: 6 * 25 + 6 = 156; 16 * 150 + 16 = 2,416; 400 * 120 + 120 = 48,120;
     # 120 * 84 + 84 = 10,164; 84 * 10 + 10 = 850
-    (Network.LENET5, None, None, 61_706),
+    ("lenet5", None, None, 61_706),
 ]
 
 
 def narrow(decoder: Decoder = Decoder.FULL, *, weight_sharing: bool = False) -> CapsNet:
     torch.manual_seed(0)
-    built = build_network(Network.CAPSNET_NARROW, decoder=decoder, weight_sharing=weight_sharing)
+    built = build_network("capsnet-narrow", decoder=decoder, weight_sharing=weight_sharing)
     if not isinstance(built, CapsNet):
         pytest.fail(f"expected a CapsNet, got {type(built).__name__}")
     return built
@@ -58,7 +59,7 @@ def images_and_labels(batch: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(("network", "decoder", "weight_sharing", "parameters"), PARAMETERS)
 def test_learned_parameters(
-    network: Network, decoder: Decoder | None, weight_sharing: bool | None, parameters: int
+    network: str, decoder: Decoder | None, weight_sharing: bool | None, parameters: int
 ) -> None:
     built = build_network(network, decoder=decoder, weight_sharing=weight_sharing)
     assert learned_parameters(built) == parameters
@@ -71,26 +72,31 @@ def test_frozen_parameters_are_not_learned() -> None:
 
 
 def test_coupling_coefficients_complete_the_papers_count() -> None:
-    full = build_network(Network.CAPSNET, decoder=Decoder.FULL, weight_sharing=False)
-    small = build_network(Network.CAPSNET, decoder=Decoder.REDUCED, weight_sharing=True)
-    assert Network.CAPSNET.coupling_coefficients == 11_520
-    assert learned_parameters(full) + Network.CAPSNET.coupling_coefficients == 8_227_248
-    assert learned_parameters(small) + Network.CAPSNET.coupling_coefficients == 6_719_920
-    assert Network.CAPSNET_NARROW.coupling_coefficients == 2_880
-    assert Network.LENET5.coupling_coefficients == 0
+    full = build_network("capsnet", decoder=Decoder.FULL, weight_sharing=False)
+    small = build_network("capsnet", decoder=Decoder.REDUCED, weight_sharing=True)
+    assert NETWORKS["capsnet"].coupling_coefficients == 11_520
+    assert learned_parameters(full) + NETWORKS["capsnet"].coupling_coefficients == 8_227_248
+    assert learned_parameters(small) + NETWORKS["capsnet"].coupling_coefficients == 6_719_920
+    assert NETWORKS["capsnet-narrow"].coupling_coefficients == 2_880
+    assert NETWORKS["lenet5"].coupling_coefficients == 0
 
 
 @pytest.mark.parametrize(
     ("network", "decoder", "weight_sharing", "message"),
     [
-        (Network.LENET5, Decoder.FULL, None, "lenet5 takes no decoder"),
-        (Network.LENET5, None, False, "weight_sharing=False"),
-        (Network.CAPSNET, None, True, "capsnet needs a decoder and weight_sharing"),
-        (Network.CAPSNET_NARROW, Decoder.FULL, None, "capsnet-narrow needs a decoder"),
+        ("lenet5", Decoder.FULL, None, "lenet5 must have values of no parameter, got decoder"),
+        ("lenet5", None, False, "weight_sharing=False"),
+        ("capsnet", None, True, "capsnet must have values of decoder, weight_sharing"),
+        (
+            "capsnet-narrow",
+            Decoder.FULL,
+            None,
+            "capsnet-narrow must have values of decoder, weight_sharing",
+        ),
     ],
 )
 def test_parameters_that_do_not_fit_the_network_are_refused(
-    network: Network, decoder: Decoder | None, weight_sharing: bool | None, message: str
+    network: str, decoder: Decoder | None, weight_sharing: bool | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         build_network(network, decoder=decoder, weight_sharing=weight_sharing)
@@ -107,14 +113,14 @@ DECODER_SHAPES = {
 @pytest.mark.parametrize(
     ("network", "decoder", "weight_sharing", "varying"),
     [
-        (Network.CAPSNET, Decoder.FULL, False, (256, 256, 1152, 160)),
-        (Network.CAPSNET, Decoder.REDUCED, True, (256, 256, 32, 16)),
-        (Network.CAPSNET_NARROW, Decoder.REDUCED, False, (64, 64, 288, 16)),
-        (Network.CAPSNET_NARROW, Decoder.FULL, True, (64, 64, 8, 160)),
+        ("capsnet", Decoder.FULL, False, (256, 256, 1152, 160)),
+        ("capsnet", Decoder.REDUCED, True, (256, 256, 32, 16)),
+        ("capsnet-narrow", Decoder.REDUCED, False, (64, 64, 288, 16)),
+        ("capsnet-narrow", Decoder.FULL, True, (64, 64, 8, 160)),
     ],
 )
 def test_names_and_shapes_of_saved_weights(
-    network: Network,
+    network: str,
     decoder: Decoder,
     weight_sharing: bool,
     varying: tuple[int, int, int, int],
@@ -171,7 +177,7 @@ def test_initial_weights_follow_the_global_seed() -> None:
     first, second = narrow().state_dict(), narrow().state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
     torch.manual_seed(1)
-    other = build_network(Network.CAPSNET_NARROW, decoder=Decoder.FULL, weight_sharing=False)
+    other = build_network("capsnet-narrow", decoder=Decoder.FULL, weight_sharing=False)
     assert not torch.equal(
         other.state_dict()["class_capsules.weight"], first["class_capsules.weight"]
     )
@@ -291,7 +297,7 @@ def test_routing_gradient_reaches_the_network() -> None:
     for kind in RoutingGradient:
         torch.manual_seed(0)
         network = build_network(
-            Network.CAPSNET_NARROW,
+            "capsnet-narrow",
             decoder=Decoder.FULL,
             weight_sharing=False,
             routing_gradient=kind,
@@ -329,12 +335,10 @@ def test_lenet_pads_to_32_and_reports_cross_entropy() -> None:
     assert all(p.grad is not None for p in network.parameters())
 
 
-@pytest.mark.parametrize(
-    ("network", "lr"), [(Network.CAPSNET_NARROW, 2e-3), (Network.LENET5, 3e-3)]
-)
-def test_a_few_steps_learn_ten_bars(network: Network, lr: float) -> None:
+@pytest.mark.parametrize(("network", "lr"), [("capsnet-narrow", 2e-3), ("lenet5", 3e-3)])
+def test_a_few_steps_learn_ten_bars(network: str, lr: float) -> None:
     torch.manual_seed(0)
-    capsules = network.has_capsules
+    capsules = NETWORKS[network].has_capsules
     built = build_network(
         network,
         decoder=Decoder.REDUCED if capsules else None,

@@ -146,7 +146,7 @@ def test_wrong_usage(call: Cli, tmp_path: Path, arguments: tuple[str, ...], line
         ),
         (
             'network = "lenet5"\n[space]\ndecoder = ["full"]',
-            "w.toml: space.decoder: must be left out: lenet5 has no capsules",
+            "w.toml: space.decoder: must be left out: lenet5 has no decoder",
         ),
         ("epochs = ", "w.toml: must be valid TOML:"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from fastrcaps_search.data.data_set import DataSet, Images
 from fastrcaps_search.errors import DataError, UsageError
-from tests.test_registry import plug_in
+from tests import plug_in
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -66,7 +66,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed plug-in with a data set."""
     folder = tmp_path / "installed"
     folder.mkdir()
-    plug_in(folder, TOY)
+    plug_in.install(folder, TOY)
     monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import DefinitionError
 
@@ -31,8 +31,8 @@ FULL: dict[str, Any] = {
 def test_parameters_survive_json() -> None:
     parameters = TrialParameters.from_dict(FULL)
     assert parameters == TrialParameters(
-        lr_policy=LrPolicy.ONE_CYCLE,
-        batch_policy=BatchPolicy.CONSTANT,
+        lr_policy="one_cycle",
+        batch_policy="constant",
         decoder=Decoder.REDUCED,
         weight_sharing=False,
         reconstruction_weight=0.0,
@@ -107,8 +107,3 @@ def test_parameters_are_checked_when_built(changed: dict[str, Any], message: str
     with pytest.raises(DefinitionError) as caught:
         TrialParameters(**{**FULL, **changed})
     assert message in str(caught.value)
-
-
-def test_words_become_members_of_their_sets() -> None:
-    parameters = TrialParameters(lr_policy="fixed")  # type: ignore[arg-type]  # what is tested
-    assert parameters.lr_policy is LrPolicy.FIXED

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fastrcaps_search.definition.choices import BatchPolicy, Decoder, LrPolicy
-from fastrcaps_search.definition.space import DEFAULTS, Space
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
+from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
 SMALL: dict[str, Any] = {
@@ -82,7 +83,7 @@ def test_the_reconstruction_weight_is_asked_where_there_is_a_decoder() -> None:
 
 
 def test_no_decoder_is_a_choice_that_must_be_named() -> None:
-    assert DEFAULTS["decoder"] == (Decoder.FULL, Decoder.REDUCED)
+    assert TRIAL_PARAMETERS["decoder"].choices == (Decoder.FULL, Decoder.REDUCED)
     assert Space.from_dict({**SMALL, "decoder": ["none"]}).decoder == (Decoder.NONE,)
 
 
@@ -150,26 +151,26 @@ def test_the_exponent_is_asked_where_a_boundary_remains_within_the_trials_epochs
 
 def test_what_is_left_out_is_as_in_the_shipped_study() -> None:
     space = Space.from_dict({})
-    assert LrPolicy.POLYNOMIAL_RESTARTS not in space.lr_policy
+    assert "polynomial_restarts" not in space.lr_policy
     assert len(space.lr_policy) == 5
-    assert space.batch_policy == (BatchPolicy.CONSTANT, BatchPolicy.ADABATCH)
+    assert space.batch_policy == ("constant", "adabatch")
     assert space.adabatch_exponent == (2, 3, 4, 5, 6, 7)
     assert space.is_finite
 
 
 def test_a_space_is_checked_when_built_from_python() -> None:
     with pytest.raises(DefinitionError, match=r"^space\.lr_policy: must offer at least one"):
-        Space(lr_policy=(), batch_policy=(BatchPolicy.CONSTANT,), adabatch_exponent=(2,))
+        Space(lr_policy=(), batch_policy=("constant",), adabatch_exponent=(2,))
     with pytest.raises(DefinitionError, match=r"^space\.adabatch_exponent: .* 0 to 10, got 11$"):
         Space(
-            lr_policy=(LrPolicy.FIXED,),
-            batch_policy=(BatchPolicy.CONSTANT,),
+            lr_policy=("fixed",),
+            batch_policy=("constant",),
             adabatch_exponent=(11,),
         )
     with pytest.raises(DefinitionError, match=r"^space\.lr_max: must rise from lowest to highest"):
         Space(
-            lr_policy=(LrPolicy.FIXED,),
-            batch_policy=(BatchPolicy.CONSTANT,),
+            lr_policy=("fixed",),
+            batch_policy=("constant",),
             adabatch_exponent=(2,),
             lr_max=(0.1, 0.01),
         )

@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from fastrcaps_search.data.data_set import DataSet
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import (
-    BatchPolicy,
     Decoder,
     EvaluateOn,
-    LrPolicy,
-    Network,
 )
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.space import Space
@@ -25,14 +22,14 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError
 
 FIXED = TrialParameters(
-    lr_policy=LrPolicy.FIXED,
-    batch_policy=BatchPolicy.CONSTANT,
+    lr_policy="fixed",
+    batch_policy="constant",
     decoder=Decoder.FULL,
     weight_sharing=False,
 )
 SPACE = Space(
-    lr_policy=(LrPolicy.FIXED,),
-    batch_policy=(BatchPolicy.CONSTANT,),
+    lr_policy=("fixed",),
+    batch_policy=("constant",),
     adabatch_exponent=(2,),
     decoder=(Decoder.FULL,),
     weight_sharing=(False,),
@@ -196,11 +193,11 @@ def test_a_definition_is_checked_when_built_from_python(
 def test_words_become_members_of_their_sets() -> None:
     definition = StudyDefinition(
         name="s",
-        network="capsnet",  # type: ignore[arg-type]  # what is tested
+        network="capsnet",
         boundaries=[3],  # type: ignore[arg-type]  # what is tested
         configurations=(FIXED,),
     )
-    assert definition.network is Network.CAPSNET
+    assert definition.network == "capsnet"
     assert definition.boundaries == (3,)
 
 
@@ -259,7 +256,7 @@ def test_epochs_are_the_trials_own_or_the_studys() -> None:
 
 
 def test_own_rates_of_a_configuration_count_instead_of_the_studys() -> None:
-    one_cycle = replace(FIXED, lr_policy=LrPolicy.ONE_CYCLE, lr_min=1e-6)
+    one_cycle = replace(FIXED, lr_policy="one_cycle", lr_min=1e-6)
     definition = StudyDefinition(name="s", lr_max=5e-5, configurations=(one_cycle,))
     assert definition.configurations == (one_cycle,)
     low = replace(FIXED, lr_max=1e-5)  # no lower rate, so the study's does not matter

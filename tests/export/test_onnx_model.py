@@ -12,7 +12,7 @@ import torch
 
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.data.shipped import MNIST_MINI
-from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.loader import load_network
 from fastrcaps_search.export.onnx_model import onnx_bytes
@@ -27,15 +27,15 @@ needs_onnx = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("network", "decoder", "weight_sharing"),
     [
-        (Network.LENET5, None, None),
-        (Network.CAPSNET_NARROW, Decoder.FULL, False),
-        (Network.CAPSNET_NARROW, Decoder.REDUCED, True),
-        (Network.CAPSNET_NARROW, Decoder.NONE, False),
+        ("lenet5", None, None),
+        ("capsnet-narrow", Decoder.FULL, False),
+        ("capsnet-narrow", Decoder.REDUCED, True),
+        ("capsnet-narrow", Decoder.NONE, False),
     ],
 )
 def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
     exports: dict[str, Path],
-    network: Network,
+    network: str,
     decoder: Decoder | None,
     weight_sharing: bool | None,
 ) -> None:
@@ -44,7 +44,7 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
 
     torch.manual_seed(1)
     built = build_network(network, decoder=decoder, weight_sharing=weight_sharing).eval()
-    if network is Network.LENET5:
+    if network == "lenet5":
         # Untrained, it takes every image for the same class.
         built = load_network(exports["small-lenet"]).network
     content = onnx_bytes(built)
@@ -68,6 +68,6 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    network = build_network(Network.LENET5, decoder=None, weight_sharing=None)
+    network = build_network("lenet5", decoder=None, weight_sharing=None)
     with pytest.raises(UsageError, match=rf"package .*{missing}.*fastrcaps-search\[onnx\]"):
         onnx_bytes(network)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.report.drawings.rates import range_test
 from fastrcaps_search.report.rates import rates_page, write_rates
@@ -25,7 +25,7 @@ def test() -> RateTest:
     losses = [0.5 + (math.log10(rate) + 2) ** 2 for rate in rates]
     return RateTest(
         study="s-1",
-        network=Network.CAPSNET,
+        network="capsnet",
         decoder=Decoder.NONE,
         weight_sharing=True,
         batch_size=16,

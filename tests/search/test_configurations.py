@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from itertools import combinations
 from typing import Any
@@ -298,3 +299,17 @@ def test_keys_are_equal_exactly_where_every_step_is(
     distinct = {str(steps) for *_, steps in found}
     assert configuration_count(definition) == len(distinct)
     assert (len(distinct) < len(found)) == some_coincide
+
+
+def test_a_key_never_changes() -> None:
+    """Else a study that goes on would train its configurations again."""
+    text = (
+        '{"batch_sizes": [1, 8], "decoder": null, "network": "lenet5", "precision": "fp32", '
+        '"rates": [[["constant", 0.0, 80.0, 0.001, 0.001, 0.0]], '
+        "[0.001, 0.001, 0.001, 0.001, 0.001]], "
+        '"reconstruction_weight": null, "routing_gradient": "full", "samples": 40, '
+        '"shifts": true, "weight_sharing": null}'
+    )
+    adabatch = {"lr_policy": "fixed", "batch_policy": "adabatch", "adabatch_exponent": 3}
+    found = key(study(epochs=2, boundaries=[1]), **adabatch)
+    assert found == hashlib.sha256(text.encode()).hexdigest()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -356,3 +358,10 @@ def test_what_was_set_aside_is_never_good_however_little_is_left() -> None:
     rates = [next_rate(replace(space, seed=seed), feasible=5) for seed in range(10)]
     assert max(rates) < 1e-3
     assert next_rate(space, feasible=None) < 0.06
+
+
+def test_the_sampler_imports_no_torch() -> None:
+    """Which takes seconds, and the parent of a study never trains."""
+    code = "import sys, fastrcaps_search.search.suggest; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

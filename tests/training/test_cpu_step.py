@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu.products import Products
+from fastrcaps_search.capsnet.cpu import step as module
+from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend
+from fastrcaps_search.capsnet.cpu.step import CpuStep
 from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainingStep
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
+from fastrcaps_search.definition.networks import Width
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.training import cpu_step
-from fastrcaps_search.training.cpu_step import CpuStep
-from fastrcaps_search.training.step import EagerStep, TrainingStep
+from fastrcaps_search.training.step import EagerStep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,12 +40,12 @@ def batch(size: int) -> tuple[Tensor, Tensor]:
 def train(step: TrainingStep, sizes: tuple[int, ...] = SIZES) -> list[float]:
     for size in sizes:
         step(*batch(size), rate=1e-3)
-    step.publish()
+    step.copy_to_module()
     return step.take_sums()
 
 
 def weights(step: TrainingStep) -> dict[str, Tensor]:
-    step.publish()
+    step.copy_to_module()
     return {name: tensor.clone() for name, tensor in step.network.state_dict().items()}
 
 
@@ -55,7 +56,7 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 
 
 def written_out(network: CapsNet) -> CpuStep:
-    return CpuStep(network, products=Products.MKL)
+    return CpuStep(network, backend=MatmulBackend.MKL)
 
 
 def test_it_trains_as_autograd_does(network: CapsNet) -> None:
@@ -137,8 +138,8 @@ def test_a_warm_up_leaves_no_trace(network: CapsNet) -> None:
 def test_buffers_of_the_last_two_sizes_are_kept(network: CapsNet) -> None:
     step = written_out(network)
     train(step, (4, 3, 4, 2, 4))
-    assert list(step._workspaces) == [2, 4]
-    assert cpu_step.MOST_SIZES == 2
+    assert list(step._programs) == [2, 4]
+    assert module.MOST_SIZES == 2
 
 
 def test_the_networks_own_parameters_change_when_published(network: CapsNet) -> None:
@@ -146,7 +147,7 @@ def test_the_networks_own_parameters_change_when_published(network: CapsNet) -> 
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     step(*batch(2), rate=1e-3)
     assert equal(dict(network.state_dict()), before)
-    step.publish()
+    step.copy_to_module()
     after = network.state_dict()
     assert not any(torch.equal(after[name], tensor) for name, tensor in before.items())
 

@@ -11,9 +11,12 @@ from torch import Tensor, nn
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
-from fastrcaps_search.training.evaluate import Evaluation, accuracy
+from fastrcaps_search.definition.networks import Width
+from fastrcaps_search.training.evaluate import accuracy, classes
 from fastrcaps_search.training.splits import Split
+from fastrcaps_search.training.trainer import make_step
+
+LENET, CAPSNET = "eager-2-mkl", "cpu-2-mkl"
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,9 +52,9 @@ def split_of(answers: list[int], labels: list[int]) -> Split:
 
 def test_accuracy_is_the_fraction_that_is_right() -> None:
     network = ReadsFirstPixel()
-    assert accuracy(network, split_of([3, 1, 4, 1], [3, 1, 4, 2])) == 0.75
-    assert accuracy(network, split_of([3], [3])) == 1.0
-    assert accuracy(network, split_of([3], [4])) == 0.0
+    assert accuracy(network, split_of([3, 1, 4, 1], [3, 1, 4, 2]), kernel=LENET) == 0.75
+    assert accuracy(network, split_of([3], [3]), kernel=LENET) == 1.0
+    assert accuracy(network, split_of([3], [4]), kernel=LENET) == 0.0
 
 
 def test_all_images_count_once_over_several_batches() -> None:
@@ -60,7 +63,7 @@ def test_all_images_count_once_over_several_batches() -> None:
     labels = [number % 10 for number in range(601)]
     answers = [(label + (number % 7 == 0)) % 10 for number, label in enumerate(labels)]
     network = ReadsFirstPixel()
-    assert accuracy(network, split_of(answers, labels)) == (601 - 86) / 601
+    assert accuracy(network, split_of(answers, labels), kernel=LENET) == (601 - 86) / 601
     assert [size for size, *_ in network.seen] == [100] * 6 + [1]
 
 
@@ -68,7 +71,7 @@ def test_all_images_count_once_over_several_batches() -> None:
 def test_evaluation_leaves_the_network_as_it_was(training: bool) -> None:
     network = ReadsFirstPixel().train(training)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    accuracy(network, split_of([3, 1], [3, 1]))
+    accuracy(network, split_of([3, 1], [3, 1]), kernel=LENET)
     # One batch, in evaluation mode, without gradients, pixels up to 1.
     assert network.seen == [(2, False, False, 1.0)]
     assert network.training is training
@@ -80,18 +83,18 @@ def test_a_constant_network_is_right_as_often_as_its_class_comes() -> None:
     nn.init.zeros_(network.linear3.weight)
     with torch.no_grad():
         network.linear3.bias.copy_(torch.eye(10)[3])
-    assert accuracy(network, split_of([0] * 8, [3, 3, 1, 2, 3, 9, 0, 3])) == 0.5
+    assert accuracy(network, split_of([0] * 8, [3, 3, 1, 2, 3, 9, 0, 3]), kernel=LENET) == 0.5
 
 
 def test_nothing_is_kept_of_an_answer_that_is_not_a_number() -> None:
     network = LeNet5()
     nn.init.constant_(network.linear3.bias, float("nan"))
     # Every class is NaN, and the first of them is class 0.
-    assert accuracy(network, split_of([0] * 4, [0, 1, 2, 3])) == 0.25
+    assert accuracy(network, split_of([0] * 4, [0, 1, 2, 3]), kernel=LENET) == 0.25
 
 
-@pytest.mark.parametrize("kernel", [None, "cpu-2-mkl", "cpu-2-bf16"])
-def test_a_capsnet_is_classified_as_its_modules_do(kernel: str | None) -> None:
+@pytest.mark.parametrize("kernel", ["cpu-2-mkl", "cpu-2-bf16"])
+def test_a_capsnet_is_classified_as_its_modules_do(kernel: str) -> None:
     network = CapsNet(Width(channels=16, types=2), decoder=Decoder.FULL, weight_sharing=True)
     with torch.no_grad():
         network.class_capsules.weight.mul_(10)
@@ -109,22 +112,21 @@ def test_a_capsnet_is_classified_as_its_modules_do(kernel: str | None) -> None:
     assert network.training
 
 
-def test_an_evaluation_sees_what_the_network_has_learned_since() -> None:
+def test_classes_are_those_of_the_weights_as_they_are_now() -> None:
     network = CapsNet(Width(channels=16, types=2), decoder=Decoder.FULL, weight_sharing=True)
     images = torch.randint(256, (130, 28, 28), dtype=torch.uint8)
-    evaluation = Evaluation(network)
+    step = make_step(network, kernel=CAPSNET)
 
     def answers() -> Tensor:
         with torch.no_grad():
             return network.classify(images[:, None].float() / 255).argmax(1)
 
     first = answers()
-    assert evaluation.accuracy(Split(images, first)) == 1.0
+    assert torch.equal(classes(step, Split(images, first)), first)
     with torch.no_grad():
         network.class_capsules.weight.copy_(network.class_capsules.weight.flip(2))
         network.primary_capsules.convolution.weight.mul_(3)
     second = answers()
     assert not torch.equal(first, second)
-    assert evaluation.accuracy(Split(images, second)) == 1.0
-    share = float((first == second).double().mean())
-    assert evaluation.accuracy(Split(images, first)) == pytest.approx(share)
+    step.load(dict(network.state_dict()), step.optimiser_state())
+    assert torch.equal(classes(step, Split(images, first)), second)

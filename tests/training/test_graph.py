@@ -9,16 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.definition.choices import Decoder, Network, Precision
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.definition.choices import Decoder, Precision
+from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.training import graph as graph_module
 from fastrcaps_search.training.device_step import DeviceStep
 from fastrcaps_search.training.graph import Direct, GraphTrainer, Recorder
+from fastrcaps_search.training.kernels import GRAPH
 from fastrcaps_search.training.splits import EpochImages, Split, Splits
-from fastrcaps_search.training.step import EagerStep
-from fastrcaps_search.training.trainer import StepTrainer, Trainer, make_trainer
+from fastrcaps_search.training.step import EagerStep, StepTrainer, Trainer
+from fastrcaps_search.training.trainer import make_trainer
 
 SIZES = [5] * 7 + [3]
 RATES = [1e-3 / (1 + step) for step in range(8)]
@@ -66,13 +68,13 @@ def images(splits: Splits, device: torch.device = CPU) -> EpochImages:
     return EpochImages(few(splits, device), seed=7, shifts=True)
 
 
-def step_trainer(splits: Splits, network: Network, device: torch.device = CPU) -> StepTrainer:
+def step_trainer(splits: Splits, network: str, device: torch.device = CPU) -> StepTrainer:
     return StepTrainer(EagerStep(built(network, device)), images(splits, device))
 
 
 def graph_trainer(
     splits: Splits,
-    network: Network,
+    network: str,
     *,
     recorder: Recorder | None = None,
     decoder: Decoder = Decoder.REDUCED,
@@ -87,15 +89,15 @@ def graph_trainer(
 
 
 def built(
-    network: Network,
+    network: str,
     device: torch.device,
     *,
     decoder: Decoder = Decoder.REDUCED,
     weight: float | None = None,
-) -> CapsNet | LeNet5:
+) -> TrainableNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        capsules = network.has_capsules
+        capsules = NETWORKS[network].has_capsules
         return (
             build_network(
                 network,
@@ -113,12 +115,12 @@ def trained(trainer: Trainer, epochs: range = range(1, 3)) -> list[int]:
     for epoch in epochs:
         trainer.warm_up(set(SIZES))
         yielded += list(trainer.epoch(epoch, SIZES, RATES))
-    trainer.publish()
+    trainer.trained.copy_to_module()
     return yielded
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: value.cpu() for name, value in trainer.network.state_dict().items()}
+    return {name: value.cpu() for name, value in trainer.trained.network.state_dict().items()}
 
 
 def assert_close(
@@ -139,7 +141,7 @@ def assert_close(
 def test_recorded_steps_know_decoder_and_weight(
     mini_splits: Splits, decoder: Decoder, weight: float | None
 ) -> None:
-    narrow = Network.CAPSNET_NARROW
+    narrow = "capsnet-narrow"
     eager = EagerStep(built(narrow, CPU, decoder=decoder, weight=weight))
     expected = StepTrainer(eager, images(mini_splits))
     got = graph_trainer(mini_splits, narrow, recorder=Counted(), decoder=decoder, weight=weight)
@@ -147,7 +149,7 @@ def test_recorded_steps_know_decoder_and_weight(
     trained(expected, range(1, 2))
     trained(got, range(1, 2))
     assert_close(weights(got), weights(expected))
-    loss, margin, reconstruction, _ = got.take_sums()
+    loss, margin, reconstruction, _ = got.trained.take_sums()
     assert (reconstruction > 0) == bool(weight)
     assert loss == pytest.approx(margin + reconstruction)
     for name, value in weights(got).items():
@@ -156,20 +158,20 @@ def test_recorded_steps_know_decoder_and_weight(
         )
 
 
-@pytest.mark.parametrize("network", [Network.LENET5, Network.CAPSNET_NARROW])
+@pytest.mark.parametrize("network", ["lenet5", "capsnet-narrow"])
 @pytest.mark.usefixtures("one_thread", "one_second")
-def test_recorded_steps_equal_steps_from_python(mini_splits: Splits, network: Network) -> None:
+def test_recorded_steps_equal_steps_from_python(mini_splits: Splits, network: str) -> None:
     expected = step_trainer(mini_splits, network)
     got = graph_trainer(mini_splits, network, recorder=Counted())
     trained(expected)
     trained(got)
     assert_close(weights(got), weights(expected))
     # Squares of small gradients: their errors count twice.
-    assert_close(got.optimiser_state(), expected.optimiser_state(), tolerance=1e-5)
-    sums = got.take_sums()
-    assert sums == pytest.approx(expected.take_sums(), rel=1e-5)
+    assert_close(got.trained.optimiser_state(), expected.trained.optimiser_state(), tolerance=1e-5)
+    sums = got.trained.take_sums()
+    assert sums == pytest.approx(expected.trained.take_sums(), rel=1e-5)
     assert 0 < sums[3] <= 76
-    assert got.take_sums() == [0.0] * 4
+    assert got.trained.take_sums() == [0.0] * 4
 
 
 @pytest.mark.usefixtures("one_second")
@@ -177,7 +179,7 @@ def test_an_epoch_is_long_replays_then_short_ones_then_the_short_batch(
     mini_splits: Splits,
 ) -> None:
     recorder = Counted()
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=recorder)
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=recorder)
     trainer.warm_up({5, 3})
     assert recorder.recorded == [(5, 1), (5, 3), (3, 1)]
     recorder.replayed.clear()
@@ -196,22 +198,22 @@ def test_a_recording_is_as_long_as_its_time_allows(
 ) -> None:
     monkeypatch.setattr(graph_module, "REPLAY_SECONDS", 0.0)
     recorder = Counted()
-    graph_trainer(mini_splits, Network.LENET5, recorder=recorder).warm_up({1})
+    graph_trainer(mini_splits, "lenet5", recorder=recorder).warm_up({1})
     assert recorder.recorded == [(1, 1)]
     monkeypatch.setattr(graph_module, "REPLAY_SECONDS", 1e9)
-    graph_trainer(mini_splits, Network.LENET5, recorder=recorder).warm_up({1})
+    graph_trainer(mini_splits, "lenet5", recorder=recorder).warm_up({1})
     assert recorder.recorded[1:] == [(1, 1), (1, 38)]  # of 38 images, no more steps
 
 
 def test_warming_up_changes_nothing_even_in_the_middle_of_an_epoch(mini_splits: Splits) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5)
+    trainer = graph_trainer(mini_splits, "lenet5")
     before = {name: value.clone() for name, value in weights(trainer).items()}
     trainer.warm_up({5, 3})
     assert all(torch.equal(value, before[name]) for name, value in weights(trainer).items())
-    assert all(not value.any() for value in trainer.optimiser_state().values())
-    assert trainer.take_sums() == [0.0] * 4
+    assert all(not value.any() for value in trainer.trained.optimiser_state().values())
+    assert trainer.trained.take_sums() == [0.0] * 4
     # A size that nobody announced is recorded when it comes.
-    other = graph_trainer(mini_splits, Network.LENET5)
+    other = graph_trainer(mini_splits, "lenet5")
     for each in (trainer, other):
         list(each.epoch(1, SIZES, RATES))
     assert all(
@@ -222,14 +224,14 @@ def test_warming_up_changes_nothing_even_in_the_middle_of_an_epoch(mini_splits: 
 def test_what_cannot_be_recorded_is_trained_step_by_step(
     mini_splits: Splits, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=Refusing())
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=Refusing())
     recorded = [trainer.records]
     with caplog.at_level(logging.WARNING):
         trained(trainer)
     assert [*recorded, trainer.records] == [True, False]
     assert len(caplog.records) == 1
     assert "operation not permitted when stream is capturing" in caplog.text
-    expected = step_trainer(mini_splits, Network.LENET5)
+    expected = step_trainer(mini_splits, "lenet5")
     trained(expected)
     assert_close(weights(trainer), weights(expected))
 
@@ -239,66 +241,67 @@ def test_full_memory_is_no_reason_to_train_step_by_step(mini_splits: Splits) -> 
         def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    trainer = graph_trainer(mini_splits, Network.LENET5, recorder=Full())
+    trainer = graph_trainer(mini_splits, "lenet5", recorder=Full())
     with pytest.raises(torch.OutOfMemoryError):
         trainer.warm_up({5})
 
 
 def test_either_trainer_goes_on_from_the_state_of_the_other(mini_splits: Splits) -> None:
-    whole = step_trainer(mini_splits, Network.LENET5)
+    whole = step_trainer(mini_splits, "lenet5")
     trained(whole)
     for first, second in (
         (
-            step_trainer(mini_splits, Network.LENET5),
-            graph_trainer(mini_splits, Network.LENET5),
+            step_trainer(mini_splits, "lenet5"),
+            graph_trainer(mini_splits, "lenet5"),
         ),
         (
-            graph_trainer(mini_splits, Network.LENET5),
-            step_trainer(mini_splits, Network.LENET5),
+            graph_trainer(mini_splits, "lenet5"),
+            step_trainer(mini_splits, "lenet5"),
         ),
     ):
         trained(first, range(1, 2))
         # Loaded after recording, too: the buffers stay those that the recordings know.
         second.warm_up(set(SIZES))
-        second.load(weights(first), first.optimiser_state())
+        second.trained.load(weights(first), first.trained.optimiser_state())
         trained(second, range(2, 3))
         assert_close(weights(second), weights(whole))
-        assert_close(second.optimiser_state(), whole.optimiser_state(), tolerance=1e-5)
+        found, wanted = (each.trained.optimiser_state() for each in (second, whole))
+        assert_close(found, wanted, tolerance=1e-5)
 
 
 def test_a_state_of_another_network_is_refused(mini_splits: Splits) -> None:
-    trainer = graph_trainer(mini_splits, Network.LENET5)
+    trainer = graph_trainer(mini_splits, "lenet5")
     with pytest.raises(CheckpointError, match="must hold the optimiser's state of convolution1"):
-        trainer.load(weights(trainer), {})
+        trainer.trained.load(weights(trainer), {})
     with pytest.raises(RuntimeError, match="state_dict"):
-        trainer.load({}, trainer.optimiser_state())
+        trainer.trained.load({}, trainer.trained.optimiser_state())
 
 
 def test_channels_last_changes_no_value(mini_splits: Splits) -> None:
-    plain = graph_trainer(mini_splits, Network.LENET5)
+    plain = graph_trainer(mini_splits, "lenet5")
     turned = GraphTrainer(
-        built(Network.LENET5, CPU),
+        built("lenet5", CPU),
         images(mini_splits),
         precision=Precision.FP32,
         channels_last=True,
     )
-    convolution = dict(turned.network.named_parameters())["convolution2.weight"]
+    convolution = dict(turned.trained.network.named_parameters())["convolution2.weight"]
     assert convolution.is_contiguous(memory_format=torch.channels_last)
     for trainer in (plain, turned):
         trained(trainer)
     assert_close(weights(turned), weights(plain), tolerance=1e-5)
-    assert all(value.is_contiguous() for value in turned.optimiser_state().values())
+    assert all(value.is_contiguous() for value in turned.trained.optimiser_state().values())
 
 
 def test_the_generator_of_the_process_is_left_alone(mini_splits: Splits) -> None:
     before = torch.get_rng_state()
-    trained(graph_trainer(mini_splits, Network.LENET5))
+    trained(graph_trainer(mini_splits, "lenet5"))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("network", [Network.LENET5, Network.CAPSNET_NARROW, Network.CAPSNET])
-def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: Network) -> None:
+@pytest.mark.parametrize("network", ["lenet5", "capsnet-narrow", "capsnet"])
+def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: str) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     expected = step_trainer(mini_splits, network, device)
     got = make_trainer(
@@ -306,7 +309,7 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
         few(mini_splits, device),
         seed=7,
         shifts=True,
-        precision=Precision.FP32,
+        kernel=f"{GRAPH}-fp32",
     )
     assert isinstance(got, GraphTrainer)
     before = torch.cuda.get_rng_state()
@@ -314,7 +317,7 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
     trained(got, range(1, 2))
     assert got.records, "the capture failed: see the log"
     assert_close(weights(got), weights(expected), tolerance=1e-4)
-    assert got.take_sums() == pytest.approx(expected.take_sums(), rel=1e-3)
+    assert got.trained.take_sums() == pytest.approx(expected.trained.take_sums(), rel=1e-3)
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 
@@ -323,16 +326,16 @@ def test_graphs_equal_steps_from_python_on_a_card(mini_splits: Splits, network: 
 def test_a_card_trains_in_every_precision(mini_splits: Splits, precision: Precision) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     trainer = make_trainer(
-        built(Network.CAPSNET_NARROW, device),
+        built("capsnet-narrow", device),
         few(mini_splits, device),
         seed=7,
         shifts=False,
-        precision=precision,
+        kernel=f"{GRAPH}-{precision}",
     )
     losses = []
     for epoch in range(1, 21):
         trainer.warm_up(set(SIZES))
         list(trainer.epoch(epoch, SIZES, [1e-3] * 8))
-        losses.append(trainer.take_sums()[0])
+        losses.append(trainer.trained.take_sums()[0])
     assert losses[-1] < losses[0] / 4
-    assert all(p.dtype is torch.float32 for p in trainer.network.parameters())
+    assert all(p.dtype is torch.float32 for p in trainer.trained.network.parameters())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
@@ -276,7 +276,7 @@ def test_a_plan_holds_what_the_network_needs() -> None:
         {"lr_policy": "fixed", **CONSTANT, "decoder": "reduced", "weight_sharing": True}
     )
     planned = training_plan(definition, parameters)
-    assert (planned.network, planned.decoder) == (Network.CAPSNET_NARROW, Decoder.REDUCED)
+    assert (planned.network, planned.decoder) == ("capsnet-narrow", Decoder.REDUCED)
     assert planned.weight_sharing is True
     assert planned.reconstruction_weight == 0.0005
     assert planned.routing_gradient is RoutingGradient.LAST

@@ -9,8 +9,9 @@ import torch
 
 from fastrcaps_search.capsnet.layers import Convolution
 from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.capsnet.network import CapsNet, build_network
-from fastrcaps_search.definition.choices import Decoder, Network, Precision
+from fastrcaps_search.capsnet.network import build_network
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.definition.choices import Decoder, Precision
 from fastrcaps_search.training.precision import rounding, use_precision
 
 
@@ -23,11 +24,9 @@ def settings() -> Iterator[None]:
     cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
 
 
-def narrow() -> CapsNet | LeNet5:
+def narrow() -> TrainableNetwork:
     torch.manual_seed(0)
-    return build_network(
-        Network.CAPSNET_NARROW, decoder=Decoder.REDUCED, weight_sharing=True
-    ).train()
+    return build_network("capsnet-narrow", decoder=Decoder.REDUCED, weight_sharing=True).train()
 
 
 @pytest.mark.parametrize(

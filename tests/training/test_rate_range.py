@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import fastrcaps_search
-from fastrcaps_search.definition.choices import Decoder, Network
+from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.errors import DivergedError, FastrcapsError, UsageError
 from fastrcaps_search.training import rate_range
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.rate_curve import Ending, RateTest
 from fastrcaps_search.training.rate_range import range_test
@@ -39,7 +40,7 @@ def test(splits: Splits) -> RateTest:
 
 
 def test_the_first_network_of_the_study_is_trained(test: RateTest) -> None:
-    assert (test.study, test.network) == ("mnist-mini", Network.CAPSNET_NARROW)
+    assert (test.study, test.network) == ("mnist-mini", "capsnet-narrow")
     assert (test.decoder, test.weight_sharing, test.batch_size) == (Decoder.FULL, False, 16)
     assert (test.seed, test.steps) == (0, 300)
     curve = test.curve
@@ -67,7 +68,10 @@ def test_much_higher_rates_train_worse(test: RateTest, splits: Splits) -> None:
     losses = []
     for factor in (1, 30, 100):
         study = replace(MINI, epochs=1, lr_min=1e-7, lr_max=factor * test.lr_max)
-        run = Run(training_plan(study, parameters), seed=0, splits=splits)
+        kernel = choose_kernel(
+            torch.device("cpu"), network=study.network, precision=study.precision
+        )
+        run = Run(training_plan(study, parameters), seed=0, splits=splits, kernel=kernel)
         try:
             run.train()
             losses.append(run.epochs[-1].loss)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
@@ -30,7 +31,8 @@ from fastrcaps_search.training import run as run_module
 from fastrcaps_search.training import trainer as trainer_module
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.evaluate import Evaluation
+from fastrcaps_search.training.evaluate import classes
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import EpochImages, Split, Splits
@@ -55,6 +57,16 @@ POLICIES: list[dict[str, Any]] = [
     {"lr_policy": "warm_adabatch", "adabatch_exponent": 1},
 ]
 FIXED: dict[str, Any] = {"lr_policy": "fixed", **CONSTANT}
+
+
+def begin(run_plan: TrainingPlan, *, splits: Splits, **others: object) -> Run:
+    """A run with the fastest kernels of the device."""
+    return Run(run_plan, splits=splits, kernel=kernel_of(run_plan, splits), **others)  # type: ignore[arg-type]
+
+
+def kernel_of(run_plan: TrainingPlan, splits: Splits) -> str:
+    device = splits.training.labels.device
+    return choose_kernel(device, network=run_plan.network, precision=run_plan.precision)
 
 
 def plan(parameters: dict[str, Any] = FIXED, **study: object) -> TrainingPlan:
@@ -104,7 +116,7 @@ class StopsIn:
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(mini_splits: Splits) -> None:
-    runs = [Run(plan(), seed=seed, splits=mini_splits) for seed in (3, 3, 4)]
+    runs = [begin(plan(), seed=seed, splits=mini_splits) for seed in (3, 3, 4)]
     starts = [weights(run) for run in runs]
     results = [run.train() for run in runs]
     first, again, other = runs
@@ -121,14 +133,16 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(mini_splits:
 
 def test_trials_of_equal_seeds_start_from_the_same_weights(mini_splits: Splits) -> None:
     one_cycle = {"lr_policy": "one_cycle", **ADABATCH}
-    runs = [Run(plan(parameters), seed=3, splits=mini_splits) for parameters in (FIXED, one_cycle)]
+    runs = [
+        begin(plan(parameters), seed=3, splits=mini_splits) for parameters in (FIXED, one_cycle)
+    ]
     assert same(weights(runs[0]), weights(runs[1]))
 
 
 def check_interruptions(run_plan: TrainingPlan, splits: Splits, folder: Path) -> None:
     """Stop in the middle of epochs 1, 2 and 3, go on each time in a new run, and compare."""
     whole = CheckpointFolder(folder / "whole", owner=OWNER)
-    uninterrupted = Run(run_plan, seed=3, splits=splits, folder=whole)
+    uninterrupted = begin(run_plan, seed=3, splits=splits, folder=whole)
     expected = uninterrupted.train()
     parts = CheckpointFolder(folder / "parts", owner=OWNER)
     told: list[EpochMetrics] = []
@@ -136,14 +150,14 @@ def check_interruptions(run_plan: TrainingPlan, splits: Splits, folder: Path) ->
         half = max(len(run_plan.epoch_batches(epoch)) // 2, 2)
         stop = StopsIn(run_plan, first_epoch=max(epoch - 1, 1), epoch=epoch, step=half)
         hooks = Hooks(on_epoch=told.append, should_stop=stop)
-        interrupted = Run(run_plan, seed=3, splits=splits, folder=parts, hooks=hooks)
+        interrupted = begin(run_plan, seed=3, splits=splits, folder=parts, hooks=hooks)
         assert len(interrupted.epochs) == max(epoch - 2, 0)
         with pytest.raises(InterruptedRunError) as caught:
             interrupted.train()
         assert caught.value.exit_code == 130
         assert len(interrupted.epochs) == epoch - 1
     hooks = Hooks(on_epoch=told.append)
-    resumed = Run(run_plan, seed=3, splits=splits, folder=parts, hooks=hooks)
+    resumed = begin(run_plan, seed=3, splits=splits, folder=parts, hooks=hooks)
     result = resumed.train()
     assert timeless(resumed.epochs) == timeless(uninterrupted.epochs)
     assert same(weights(resumed), weights(uninterrupted))
@@ -159,9 +173,9 @@ def check_interruptions(run_plan: TrainingPlan, splits: Splits, folder: Path) ->
 
 def hits_of(run: Run, folder: CheckpointFolder, result: RunResult, splits: Splits) -> bytes:
     """Which images the stored weights have right, measured again; as many as the accuracy says."""
-    run.network.load_state_dict(folder.weights(result.best_epoch))
+    run._trained.load(folder.weights(result.best_epoch), run._trained.optimiser_state())
     evaluation = splits.evaluation
-    right = Evaluation(run.network, kernel=run._kernel).classes(evaluation) == evaluation.labels
+    right = classes(run._trained, evaluation) == evaluation.labels
     assert result.hits is not None
     bits = np.unpackbits(np.frombuffer(result.hits, np.uint8))
     assert int(bits.sum()) / len(evaluation) == result.accuracy
@@ -176,7 +190,7 @@ def test_hits_are_those_of_a_best_epoch_before_the_stop(
     best, folder = undisturbed.best, CheckpointFolder(tmp_path / "run", owner=OWNER)
 
     def opened(hooks: Hooks) -> Run:
-        return Run(
+        return begin(
             undisturbed.plan,
             seed=undisturbed.seed,
             splits=mini_splits,
@@ -227,7 +241,7 @@ def test_the_figures_of_a_run_without_a_decoder(mini_splits: Splits) -> None:
     few = Split(mini_splits.training.images[:24], mini_splits.training.labels[:24])
     bare = {**FIXED, **FULL, "decoder": "none"}
     narrow = plan(bare, network="capsnet-narrow", train_images=24, epochs=1)
-    run = Run(narrow, seed=3, splits=replace(mini_splits, training=few))
+    run = begin(narrow, seed=3, splits=replace(mini_splits, training=few))
     # Counted by hand in tests/capsnet/test_network.py.
     assert run.train().parameters == 705_888
     assert run.epochs[0].reconstruction_loss == 0.0
@@ -247,7 +261,7 @@ def test_a_run_takes_its_reconstruction_weight_from_the_plan(mini_splits: Splits
             epochs=1,
             reconstruction_weight=weight,
         )
-        run = Run(narrow, seed=3, splits=replace(mini_splits, training=few))
+        run = begin(narrow, seed=3, splits=replace(mini_splits, training=few))
         run.train()
         losses.append(run.epochs[0])
     assert losses[1].reconstruction_loss == pytest.approx(10 * losses[0].reconstruction_loss)
@@ -256,9 +270,9 @@ def test_a_run_takes_its_reconstruction_weight_from_the_plan(mini_splits: Splits
 
 def test_a_finished_run_is_not_trained_again(mini_splits: Splits, tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "run", owner=OWNER)
-    result = Run(plan(), seed=3, splits=mini_splits, folder=folder).train()
+    result = begin(plan(), seed=3, splits=mini_splits, folder=folder).train()
     told: list[EpochMetrics] = []
-    again = Run(
+    again = begin(
         plan(), seed=3, splits=mini_splits, folder=folder, hooks=Hooks(on_epoch=told.append)
     )
     assert again.train() == result
@@ -274,7 +288,7 @@ def test_a_checkpoint_is_complete_before_the_epoch_is_told(
     def look(metrics: EpochMetrics) -> None:
         found.append(stored(folder).epochs[-1] == metrics)
 
-    Run(plan(), seed=3, splits=mini_splits, folder=folder, hooks=Hooks(on_epoch=look)).train()
+    begin(plan(), seed=3, splits=mini_splits, folder=folder, hooks=Hooks(on_epoch=look)).train()
     assert found == [True, True, True]
 
 
@@ -282,10 +296,10 @@ def test_a_checkpoint_of_another_network_is_refused_in_one_line(
     mini_splits: Splits, tmp_path: Path
 ) -> None:
     folder = CheckpointFolder(tmp_path / "run", owner=OWNER)
-    Run(plan(epochs=1), seed=3, splits=mini_splits, folder=folder).train()
+    begin(plan(epochs=1), seed=3, splits=mini_splits, folder=folder).train()
     other = plan({**FIXED, **FULL}, network="capsnet-narrow")
     with pytest.raises(CheckpointError) as caught:
-        Run(other, seed=3, splits=mini_splits, folder=folder)
+        begin(other, seed=3, splits=mini_splits, folder=folder)
     assert str(caught.value) == (
         "the checkpoint must fit the network: class_capsules.bias must be "
         "torch.float32 [10, 16], got none"
@@ -325,18 +339,18 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
 ) -> None:
     folder = CheckpointFolder(tmp_path / "run", owner=OWNER)
     run_plan = plan(parameters, network=network)
-    run = Run(run_plan, seed=3, splits=mini_splits)
+    run = begin(run_plan, seed=3, splits=mini_splits)
     state = {name: tensor.contiguous() for name, tensor in weights(run).items()}
-    saved = Checkpoint(state, run._trainer.optimiser_state(), (epoch_of(1, 0.5, 1.0),))
+    saved = Checkpoint(state, run._trained.optimiser_state(), (epoch_of(1, 0.5, 1.0),))
     folder.save(saved)
-    assert len(Run(run_plan, seed=3, splits=mini_splits, folder=folder).epochs) == 1
+    assert len(begin(run_plan, seed=3, splits=mini_splits, folder=folder).epochs) == 1
     if part == "network":
         spoil(saved.network, name)
     else:
         spoil(saved.optimiser, f"exp_avg.{name}")
     folder.save(saved)
     with pytest.raises(CheckpointError, match=rf"^the checkpoint must fit the network: .*{name}"):
-        Run(run_plan, seed=3, splits=mini_splits, folder=folder)
+        begin(run_plan, seed=3, splits=mini_splits, folder=folder)
 
 
 @pytest.fixture
@@ -396,7 +410,7 @@ def undisturbed(one_thread: None, mini_splits: Splits, tmp_path: Path) -> Undist
     run_plan = plan(epochs=6, lr_max=5e-3)
     for seed in range(20):
         folder = CheckpointFolder(tmp_path / f"whole-{seed}", owner=OWNER)
-        run = Run(run_plan, seed=seed, splits=mini_splits, folder=folder)
+        run = begin(run_plan, seed=seed, splits=mini_splits, folder=folder)
         best = run.train().best_epoch
         if 2 <= best <= 4:
             return Undisturbed(run_plan, seed, run, best, folder.weights(best))
@@ -424,7 +438,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
         small_disk, after=best - 1, until=best - 1 + epochs_long, leave_bytes=leave_bytes
     )
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = Run(
+    run = begin(
         undisturbed.plan,
         seed=undisturbed.seed,
         splits=mini_splits,
@@ -450,7 +464,7 @@ def test_a_disk_that_is_full_to_the_end_keeps_the_last_good_checkpoint(
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
 
     def opened() -> Run:
-        return Run(
+        return begin(
             undisturbed.plan,
             seed=undisturbed.seed,
             splits=mini_splits,
@@ -492,7 +506,7 @@ def test_the_best_weights_are_written_at_the_end_at_the_latest(
     until = 6 if leave_bytes == 0 else None
     disk = FullDisk(small_disk, after=best - 1, until=until, leave_bytes=leave_bytes)
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = Run(
+    run = begin(
         undisturbed.plan,
         seed=undisturbed.seed,
         splits=mini_splits,
@@ -526,7 +540,7 @@ def test_only_the_best_weights_are_owed(mini_splits: Splits, small_disk: Path) -
     space = os.statvfs(small_disk)
     (small_disk / "filler").write_bytes(bytes(space.f_bavail * space.f_frsize))
     folder = NotedFolder(small_disk / "run")
-    run = Run(plan(epochs=6, lr_max=2e-3), seed=3, splits=mini_splits, folder=folder)
+    run = begin(plan(epochs=6, lr_max=2e-3), seed=3, splits=mini_splits, folder=folder)
     with pytest.raises(DiskError):
         run.train()
     best = [
@@ -566,7 +580,7 @@ def test_training_is_adam_at_the_rates_of_the_schedule(mini_splits: Splits) -> N
     one_cycle = plan(
         {"lr_policy": "one_cycle", **CONSTANT}, batch_size=64, shifts=False, lr_max=1e-2
     )
-    run = Run(one_cycle, seed=3, splits=mini_splits)
+    run = begin(one_cycle, seed=3, splits=mini_splits)
     twin = LeNet5()
     twin.load_state_dict(run.network.state_dict())
     run.train()
@@ -585,7 +599,7 @@ def test_training_is_adam_at_the_rates_of_the_schedule(mini_splits: Splits) -> N
 
 def test_figures_of_an_epoch(mini_splits: Splits) -> None:
     parameters = {"lr_policy": "polynomial_restarts", "batch_policy": "adabatch"}
-    run = Run(
+    run = begin(
         plan({**parameters, "adabatch_exponent": 3}, train_images=60),
         seed=3,
         splits=replace(
@@ -609,7 +623,7 @@ def test_figures_of_an_epoch(mini_splits: Splits) -> None:
 
 
 def test_learning_takes_place(mini_splits: Splits) -> None:
-    run = Run(plan(epochs=20, lr_max=2e-3), seed=3, splits=mini_splits)
+    run = begin(plan(epochs=20, lr_max=2e-3), seed=3, splits=mini_splits)
     result = run.train()
     assert run.epochs[-1].loss < run.epochs[0].loss / 2
     assert result.accuracy > 0.4  # of ten classes, from 64 images
@@ -701,7 +715,7 @@ def test_training_seconds_are_those_of_drawing_and_stepping_alone(
     monkeypatch.setattr(trainer_module, "EpochImages", MovedImages)
     monkeypatch.setattr(trainer_module, "make_step", lambda network, **_: MovedStep(network))
     slow = MovedSplit(mini_splits.evaluation.images, mini_splits.evaluation.labels)
-    run = Run(
+    run = begin(
         plan({"lr_policy": "fixed", **ADABATCH}),
         seed=3,
         splits=replace(mini_splits, evaluation=slow),
@@ -721,7 +735,7 @@ def test_training_seconds_are_those_of_drawing_and_stepping_alone(
 
 
 def test_a_warm_up_changes_nothing(mini_splits: Splits) -> None:
-    run = Run(plan(), seed=3, splits=mini_splits)
+    run = begin(plan(), seed=3, splits=mini_splits)
     step = EagerStep(run.network)
     before = weights(run)
     step.warm_up(16)
@@ -731,15 +745,12 @@ def test_a_warm_up_changes_nothing(mini_splits: Splits) -> None:
     assert all(parameter.grad is None for parameter in run.network.parameters())
 
 
-Network = CapsNet | LeNet5
-
-
-def spoil_lenet(network: Network, value: float) -> None:
+def spoil_lenet(network: TrainableNetwork, value: float) -> None:
     assert isinstance(network, LeNet5)
     network.linear3.bias.data[0] = value
 
 
-def spoil_capsules(network: Network, value: float) -> None:
+def spoil_capsules(network: TrainableNetwork, value: float) -> None:
     assert isinstance(network, CapsNet)
     next(network.class_capsules.parameters()).data.view(-1)[0] = value
 
@@ -753,7 +764,7 @@ def spoil_capsules(network: Network, value: float) -> None:
 def test_a_diverged_run_says_when_and_stores_nothing_of_that_epoch(
     network: str,
     parameters: dict[str, Any],
-    spoil: Callable[[Network, float], None],
+    spoil: Callable[[TrainableNetwork, float], None],
     value: float,
     mini_splits: Splits,
     tmp_path: Path,
@@ -765,11 +776,11 @@ def test_a_diverged_run_says_when_and_stores_nothing_of_that_epoch(
         told.append(metrics.epoch)
         spoil(run.network, value)
         # The step may hold weights of its own.
-        trainer = run._trainer
-        trainer.load(dict(run.network.state_dict()), trainer.optimiser_state())
+        trained = run._trained
+        trained.load(dict(run.network.state_dict()), trained.optimiser_state())
 
     few = Split(mini_splits.training.images[:16], mini_splits.training.labels[:16])
-    run = Run(
+    run = begin(
         plan(parameters, network=network, train_images=16),
         seed=3,
         splits=replace(mini_splits, training=few),
@@ -786,7 +797,7 @@ def test_a_diverged_run_says_when_and_stores_nothing_of_that_epoch(
 
 def test_a_run_that_diverges_at_once_stores_nothing(mini_splits: Splits, tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "run", owner=OWNER)
-    run = Run(plan(), seed=3, splits=mini_splits, folder=folder)
+    run = begin(plan(), seed=3, splits=mini_splits, folder=folder)
     spoil_lenet(run.network, float("nan"))
     with pytest.raises(DivergedError, match=r"^diverged at epoch 1$"):
         run.train()
@@ -800,18 +811,18 @@ def test_a_run_leaves_every_global_generator_as_it_was(mini_splits: Splits) -> N
         # A state of its own: that of a run with this seed is where an earlier test would leave it.
         torch.default_generator.manual_seed(12_345)
         torch_state = torch.get_rng_state()
-        Run(plan(epochs=1), seed=3, splits=mini_splits).train()
+        begin(plan(epochs=1), seed=3, splits=mini_splits).train()
         assert torch.equal(torch.get_rng_state(), torch_state)
     assert str(np.random.get_state(legacy=False)) == numpy_state
     assert random.getstate() == python_state
 
 
 def test_a_run_does_not_depend_on_the_global_generator(mini_splits: Splits) -> None:
-    first = Run(plan(epochs=1), seed=3, splits=mini_splits)
+    first = begin(plan(epochs=1), seed=3, splits=mini_splits)
     first.train()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(99)
-        other = Run(plan(epochs=1), seed=3, splits=mini_splits)
+        other = begin(plan(epochs=1), seed=3, splits=mini_splits)
         torch.rand(7)
         other.train()
     assert same(weights(first), weights(other))
@@ -823,7 +834,7 @@ def test_progress_is_told_now_and_then(
     monkeypatch.setattr(run_module, "PROGRESS_SECONDS", 0.0)
     told: list[tuple[int, int, float]] = []
     hooks = Hooks(on_progress=lambda *facts: told.append(facts))
-    Run(plan(epochs=2), seed=3, splits=mini_splits, hooks=hooks).train()
+    begin(plan(epochs=2), seed=3, splits=mini_splits, hooks=hooks).train()
     done = [(epoch, images) for epoch, images, _ in told]
     assert done == [(epoch, images) for epoch in (1, 2) for images in (16, 32, 48, 64)]
     assert all(per_second > 0 for *_, per_second in told)
@@ -840,8 +851,8 @@ def test_a_run_on_a_card_leaves_its_generator_as_it_was(mini_splits: Splits) -> 
         moved(mini_splits.training), moved(mini_splits.evaluation), moved(mini_splits.test)
     )
     before = torch.cuda.get_rng_state()
-    run = Run(plan(epochs=2), seed=3, splits=splits)
-    on_cpu = Run(plan(epochs=2), seed=3, splits=mini_splits)
+    run = begin(plan(epochs=2), seed=3, splits=splits)
+    on_cpu = begin(plan(epochs=2), seed=3, splits=mini_splits)
     assert same({k: v.cpu() for k, v in weights(run).items()}, weights(on_cpu))
     run.train()
     assert torch.equal(torch.cuda.get_rng_state(), before)

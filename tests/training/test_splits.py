@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastrcaps_search.data.data_set import Images
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.splits import EpochImages, Split, Splits, make_splits, mixed_seed
+from fastrcaps_search.training.splits import EpochImages, Split, Splits, make_splits
 
 CPU = torch.device("cpu")
 SHIFTS = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
@@ -196,11 +196,3 @@ def test_batches_of_a_split_in_order() -> None:
     assert images.shape == (10, 1, 28, 28)
     expected = split.images.numpy().astype(np.float32) / 255
     np.testing.assert_array_equal(images[:, 0].numpy(), expected)
-
-
-def test_mixed_seeds() -> None:
-    # printf '7,3' | sha256sum | head -c 16, as a number, halved.
-    assert mixed_seed(7, 3) == 0x9CA29A28A8E8CAC5 >> 1
-    seeds = {mixed_seed(seed, epoch) for seed in range(20) for epoch in range(20)}
-    assert len(seeds) == 400
-    assert all(0 <= seed < 2**63 for seed in seeds)

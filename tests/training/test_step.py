@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
-from fastrcaps_search.definition.choices import Precision
 from fastrcaps_search.training.step import EagerStep
 from fastrcaps_search.training.trainer import make_step
 
@@ -26,7 +25,7 @@ def network() -> LeNet5:
 def test_lenet5_trains_as_with_torchs_adam(network: LeNet5) -> None:
     reference = copy.deepcopy(network).double()
     optimiser = torch.optim.Adam(reference.parameters(), foreach=False)
-    step = make_step(network, precision=Precision.FP32)
+    step = make_step(network, kernel="eager-2-mkl")
     assert isinstance(step, EagerStep)
     generator = torch.Generator().manual_seed(1)
     for number, size in enumerate((4, 1, 16, 1)):

@@ -46,7 +46,7 @@ class Weights:
 
     Args:
         network: Gives names, shapes, type and first values. Its parameters are not touched before
-            :meth:`publish`.
+            :meth:`copy_to_module`.
 
     Attributes:
         values: Flat parameters [N]; the gaps between two are zero and stay so.
@@ -69,7 +69,7 @@ class Weights:
         self.exp_avg_sq = torch.zeros(end, dtype=dtype)
         self.step = torch.zeros(())
         self._views = {name: self._view(self.values, name) for name in self._pieces}
-        self.read()
+        self.copy_from_module()
 
     def __getitem__(self, name: str) -> Tensor:
         """Parameter of that name, in its stored shape: a view."""
@@ -84,12 +84,12 @@ class Weights:
         """First number of a parameter."""
         return self._pieces[name].start
 
-    def read(self) -> None:
+    def copy_from_module(self) -> None:
         """Take the network's parameters."""
         for name, parameter in self._network.named_parameters():
             self[name].copy_(_stored(name, parameter.detach()))
 
-    def publish(self) -> None:
+    def copy_to_module(self) -> None:
         """Write the parameters into the network."""
         with torch.no_grad():
             for name, parameter in self._network.named_parameters():

@@ -79,7 +79,7 @@ def _votes(capsule, matrix):
 
 @triton.jit
 def _agreement(votes, vectors):
-    """Products over e of two tiles [b, j, e]: [b, j, 1]."""
+    """MatmulBackend over e of two tiles [b, j, e]: [b, j, 1]."""
     return tl.sum(votes * vectors, axis=2)[:, :, None]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastrcaps_search.definition.parameters import PARAMETER_NAMES
-from fastrcaps_search.definition.space import RATES
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.report import text
 from fastrcaps_search.report.drawings.base import Drawing, Trace, drawing, faint, label
 from fastrcaps_search.report.drawings.traces import MANY, by_look
@@ -120,15 +119,15 @@ def _choices(trials: Sequence[TrialView], front: Front) -> list[_Rail]:
     order = sorted(front.rows, key=lambda number: front.rows[number][ACCURACY])
     share = {number: place / max(len(order) - 1, 1) - 0.5 for place, number in enumerate(order)}
     found = []
-    for name in PARAMETER_NAMES:
-        values = {trial.number: getattr(trial.record.parameters, name) for trial in trials}
+    for name in TRIAL_PARAMETERS.names:
+        values = {trial.number: trial.record.parameters[name] for trial in trials}
         distinct = sorted(set(values.values()) - {None}, key=text.rank)
         absent = [None] if None in values.values() else []
         levels = [*absent, *distinct]
         if len(levels) < 2:
             continue
         heights = {value: place / (len(levels) - 1) for place, value in enumerate(levels)}
-        spread = JITTER if name not in RATES else 0.0
+        spread = JITTER if not TRIAL_PARAMETERS[name].is_range else 0.0
         found.append(
             _Rail(
                 name.replace("_", " "),

@@ -87,7 +87,7 @@ def protocol(
 
 def _papers_count(definition: StudyDefinition) -> str:
     """The paper counts the coupling coefficients as parameters, which are not learned."""
-    added = definition.network.coupling_coefficients
+    added = definition.architecture.coupling_coefficients
     return f"learned parameters plus {added:,} coupling coefficients" if added else text.NOTHING
 
 
@@ -150,7 +150,7 @@ def _batch_sizes(definition: StudyDefinition) -> str:
 def _others(definition: StudyDefinition) -> dict[str, str]:
     """The other keys, but for those that the space varies: there each trial has its own value."""
     defaults = {field.name: field.default for field in fields(definition)}
-    fixed = [key for key in OTHER_KEYS if not getattr(definition.space, key, None)]
+    fixed = [key for key in OTHER_KEYS if not (definition.space and definition.space[key])]
     values = {key: getattr(definition, key) for key in fixed}
     return {
         key.replace("_", " ").capitalize(): str(value)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
-from fastrcaps_search.definition.parameters import PARAMETER_NAMES
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.report import text
 from fastrcaps_search.store.records import StudyRecord, TrialRecord, Values
 
@@ -67,7 +67,9 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
     Returns:
         ``None`` with too few trials or nothing varied.
     """
-    varied = [key for key in PARAMETER_NAMES if len({_of(trial, key) for trial in trials}) > 1]
+    varied = [
+        key for key in TRIAL_PARAMETERS.names if len({_of(trial, key) for trial in trials}) > 1
+    ]
     if len(trials) < FEWEST_TRIALS or not varied:
         return None
     best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
@@ -143,7 +145,7 @@ def _shares(found: Mapping[str, float]) -> dict[str, float]:
 def effects(trials: Sequence[TrialRecord]) -> tuple[Effect, ...]:
     """Medians of trials with finite values, by each value of each parameter that varies."""
     found = []
-    for key in PARAMETER_NAMES:
+    for key in TRIAL_PARAMETERS.names:
         groups: dict[object, list[Values]] = {}
         for trial in trials:
             if trial.values is not None:
@@ -159,7 +161,7 @@ def effects(trials: Sequence[TrialRecord]) -> tuple[Effect, ...]:
 
 
 def _of(trial: TrialRecord, key: str) -> object:
-    return getattr(trial.parameters, key)
+    return trial.parameters[key]
 
 
 def _medians(values: Sequence[Values]) -> Values:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastrcaps_search.definition.choices import Network
-from fastrcaps_search.definition.sizes import LENET5_PARAMETERS
+from fastrcaps_search.definition.networks import LENET5_PARAMETERS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 
@@ -56,7 +55,7 @@ def published() -> dict[str, Any]:
 def table_names(definition: StudyDefinition) -> tuple[str, str]:
     """Under which images and which network the file has the figures to set beside a study."""
     images = (definition.data_set.drawn_from or definition.data_set.name).replace("-", "_")
-    return images, "lenet5" if definition.network is Network.LENET5 else "capsnet"
+    return images, "lenet5" if definition.network == "lenet5" else "capsnet"
 
 
 def _point(

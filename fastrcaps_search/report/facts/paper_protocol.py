@@ -8,12 +8,9 @@ from typing import Any
 
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST
 from fastrcaps_search.definition.choices import (
-    BatchPolicy,
     Decoder,
     EarlyStopping,
     EvaluateOn,
-    LrPolicy,
-    Network,
 )
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -23,6 +20,8 @@ BASELINE = "fixed"
 """The configuration that the paper measures the others against."""
 PAPER_EPOCHS = 30
 _BATCH, _EXPONENT, _BOUNDARY = 16, 4, 3
+_POLICIES = (BASELINE, "exponential_decay", "one_cycle", "warm_restarts")
+"""Those with a constant batch."""
 _SETTINGS = {
     "lr_max": 1e-3,
     "lr_min": 1e-4,
@@ -77,7 +76,7 @@ AGAINST_BASELINE = (
 def follows_paper(definition: StudyDefinition) -> bool:
     """Whether a study trains and evaluates as the paper did, so that its figures compare."""
     return (
-        definition.network in (Network.CAPSNET, Network.LENET5)
+        definition.network in ("capsnet", "lenet5")
         and definition.data_set in (MNIST, FASHION_MNIST)
         and definition.evaluate_on is EvaluateOn.TEST
         and PAPER_EPOCHS in definition.offered_epochs
@@ -91,8 +90,7 @@ def paper_name(definition: StudyDefinition, parameters: TrialParameters) -> str 
     """The paper's name of a configuration; ``None`` for one that it does not have."""
     policy = _policy_name(definition, parameters)
     has_curve = all(
-        definition.setting(parameters, key) == _SETTINGS[key]
-        for key in parameters.lr_policy.settings
+        definition.setting(parameters, key) == _SETTINGS.get(key) for key in parameters.lr.settings
     )
     if policy is None or not has_curve or definition.epochs_of(parameters) != PAPER_EPOCHS:
         return None
@@ -112,17 +110,15 @@ def _policy_name(definition: StudyDefinition, parameters: TrialParameters) -> st
     boundaries = definition.boundaries_within(parameters.epochs)
     if not parameters.adapts_batch:
         has_batch = definition.setting(parameters, "batch_size") == _BATCH
-        # The polynomial restarts are another paper's.
-        has_policy = policy is not LrPolicy.POLYNOMIAL_RESTARTS
-        return str(policy) if has_batch and has_policy else None
+        return policy if has_batch and policy in _POLICIES else None
     if parameters.adabatch_exponent != _EXPONENT:
         return None
-    if policy is LrPolicy.WARM_ADABATCH:
+    if policy == "warm_adabatch":
         # It grows once, whatever boundaries follow.
-        return str(policy) if boundaries[:1] == (_BOUNDARY,) else None
+        return policy if boundaries[:1] == (_BOUNDARY,) else None
     # The authors' code never grew the batch of AdaBatch a second time.
-    grows_once = policy is LrPolicy.FIXED and boundaries == (_BOUNDARY,)
-    return str(BatchPolicy.ADABATCH) if grows_once else None
+    grows_once = policy == BASELINE and boundaries == (_BOUNDARY,)
+    return "adabatch" if grows_once else None
 
 
 def published_figures(definition: StudyDefinition) -> dict[str, dict[Measure, float]]:

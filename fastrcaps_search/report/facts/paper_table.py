@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.definition.choices import Network
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.facts.paper_protocol import (
     Measure,
@@ -93,7 +92,7 @@ class Comparison:
     """
 
     rows: tuple[ComparisonRow, ...]
-    network: Network
+    network: str
     paper_runs: int
     repeated: int
     sharing: tuple[int, int]

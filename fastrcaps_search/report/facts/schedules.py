@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from fastrcaps_search.definition.choices import LrPolicy
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.schedules import Curve, Segment
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.marks import COLOURS, TEXT, Tone, mark
+from fastrcaps_search.report.marks import TEXT, Tone, mark, tone_of
 from fastrcaps_search.store.records import TrialRecord
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
-from fastrcaps_search.training.schedules import Curve, Segment
 
 LARGEST_POINTS = 800
 """Points per line; a study of very many epochs gets fewer for each of its cycles."""
@@ -103,7 +102,7 @@ class RateLine:
         rates: Learning rate there; two entries of one progress are a restart.
     """
 
-    lr_policy: LrPolicy
+    lr_policy: str
     tone: Tone
     trials: tuple[int, ...]
     epochs: tuple[float, ...]
@@ -139,7 +138,7 @@ def rate_lines(plans: Plans, trials: Sequence[TrialRecord]) -> tuple[RateLine, .
         epochs, rates = _corners(group.plan)
         lr_policy = group.parameters[0].lr_policy
         numbers = tuple(sorted(group.trials))
-        lines.append(RateLine(lr_policy, COLOURS[lr_policy], numbers, epochs, rates))
+        lines.append(RateLine(lr_policy, tone_of(lr_policy), numbers, epochs, rates))
     return tuple(lines)
 
 

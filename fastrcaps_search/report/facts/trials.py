@@ -122,6 +122,7 @@ def _rates(parameters: TrialParameters) -> str:
             "growing {} times": parameters.cycle_growth,
         },
         "reconstruction weight {}": {"{:.3g}": parameters.reconstruction_weight},
+        **{name.replace("_", " ") + " {}": {"{:.3g}": own} for name, own in parameters.own},
     }
     found = {
         words: " ".join(part.format(value) for part, value in parts.items() if value is not None)

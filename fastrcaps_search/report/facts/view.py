@@ -33,7 +33,7 @@ from fastrcaps_search.report.facts.schedules import (
 from fastrcaps_search.report.facts.time_axis import TimeAxis
 from fastrcaps_search.report.facts.timeline import Span, spans
 from fastrcaps_search.report.facts.trials import MOST_SHOWN, TrialView, finite_values, trial_view
-from fastrcaps_search.report.marks import COLOURS, Mark
+from fastrcaps_search.report.marks import PALETTE, Mark
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialRecord
 
@@ -255,5 +255,4 @@ def _rows(trials: Iterable[TrialView]) -> dict[TimeAxis, dict[int, Row]]:
 def _marks(trials: Iterable[TrialView]) -> tuple[Mark, ...]:
     """Each policy once, in the order of the learning-rate policies."""
     found = {trial.mark for trial in trials}
-    tones = list(COLOURS.values())
-    return tuple(sorted(found, key=lambda mark: (tones.index(mark.tone), mark.adapts_batch)))
+    return tuple(sorted(found, key=lambda mark: (PALETTE.index(mark.tone), mark.adapts_batch)))

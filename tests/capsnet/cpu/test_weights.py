@@ -18,7 +18,7 @@ from fastrcaps_search.capsnet.cpu.weights import (
 )
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.sizes import Width
+from fastrcaps_search.definition.networks import Width
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def test_publish_gives_back_what_was_read(built: CapsNet) -> None:
     with torch.no_grad():
         for mine, theirs in zip(built.parameters(), other.parameters(), strict=True):
             mine.copy_(theirs)
-    weights.read()
+    weights.copy_from_module()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.zero_()
-    weights.publish()
+    weights.copy_to_module()
     for mine, theirs in zip(built.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, theirs)
         assert mine.is_contiguous()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.definition.choices import LrPolicy
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.report import marks, text
 from fastrcaps_search.report.drawings.base import label, short
 
@@ -24,7 +24,7 @@ def test_contrast_is_that_of_the_standard() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_marks_and_texts_stand_out(scheme: str) -> None:
     card = getattr(marks.CARD, scheme)
-    for tone in (*marks.COLOURS.values(), marks.ATTAINED):
+    for tone in (*marks.PALETTE, marks.ATTAINED):
         assert marks.contrast(getattr(tone, scheme), card) >= 3.0
     # Links and failures are texts in these colours too.
     for tone in (marks.TEXT, marks.MUTED, marks.ACCENT, marks.BAD):
@@ -33,15 +33,15 @@ def test_marks_and_texts_stand_out(scheme: str) -> None:
 
 def test_every_light_colour_has_one_dark_one() -> None:
     colours = marks.dark_colours()
-    assert len(colours) == 8 + len(LrPolicy)
+    assert len(colours) == 8 + len(marks.PALETTE)
     assert len(set(colours.values())) == len(colours)
 
 
 def test_no_two_policies_look_alike(records: Records) -> None:
     pairs = [
         (policy, batch)
-        for policy, batch in itertools.product(LrPolicy, ["constant", "adabatch"])
-        if policy is not LrPolicy.WARM_ADABATCH
+        for policy, batch in itertools.product(LR_POLICIES.names, ["constant", "adabatch"])
+        if policy != "warm_adabatch"
     ]
     found = [marks.mark(records.parameters_of(policy, batch)) for policy, batch in pairs]
     found.append(marks.mark(records.parameters_of("warm_adabatch", None, 4)))

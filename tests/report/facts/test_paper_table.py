@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST_MINI
-from fastrcaps_search.definition.choices import Decoder, EvaluateOn, Network
+from fastrcaps_search.definition.choices import Decoder, EvaluateOn
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -419,7 +419,7 @@ def test_batches_grow_as_in_the_paper(
         {"train_images": 59_999},
         {"shifts": False},
         {"evaluate_on": EvaluateOn.VALIDATION},
-        {"network": Network.CAPSNET_NARROW},
+        {"network": "capsnet-narrow"},
         {"data_set": MNIST_MINI},
     ],
 )

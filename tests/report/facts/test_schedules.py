@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fastrcaps_search.definition.choices import LrPolicy
+from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.schedules import Curve
 from fastrcaps_search.report.facts.schedules import Plans, Stretch, phases, stretches
-from fastrcaps_search.report.marks import COLOURS, TEXT
-from fastrcaps_search.training.schedules import Curve
+from fastrcaps_search.report.marks import TEXT, tone_of
 from tests.report.views import view_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def expanded(told: Sequence[Stretch], progress: float) -> float:
     return float(part.last + fall * (1 - share) ** part.power)
 
 
-def parameters_of(policy: LrPolicy) -> TrialParameters:
-    if policy is LrPolicy.WARM_ADABATCH:
+def parameters_of(policy: str) -> TrialParameters:
+    if policy == "warm_adabatch":
         return TrialParameters(lr_policy=policy, adabatch_exponent=4)
     return TrialParameters.from_dict(
         {"lr_policy": str(policy), "batch_policy": "adabatch", "adabatch_exponent": 3}
@@ -48,9 +48,9 @@ def parameters_of(policy: LrPolicy) -> TrialParameters:
 
 
 @pytest.mark.parametrize("epochs", [5, 100])
-@pytest.mark.parametrize("policy", LrPolicy)
+@pytest.mark.parametrize("policy", LR_POLICIES.names)
 def test_stretches_expand_to_the_rates_of_training(
-    records: Records, policy: LrPolicy, epochs: int
+    records: Records, policy: str, epochs: int
 ) -> None:
     study = records.study(epochs=epochs, train_images=3_777, polynomial_power=1.7)
     plan = Plans(study.definition).of(parameters_of(policy))
@@ -109,7 +109,7 @@ def test_cycles_that_training_cuts_short_are_told_whole_and_drawn_to_its_end(
     ],
 )
 def test_repeated_cycles_are_told_once(records: Records, policy: str, turns: list[int]) -> None:
-    plan = Plans(records.study(epochs=100).definition).of(parameters_of(LrPolicy(policy)))
+    plan = Plans(records.study(epochs=100).definition).of(parameters_of(policy))
     assert [part.count for part in stretches(plan)] == turns
 
 
@@ -166,7 +166,7 @@ def test_trials_with_one_schedule_share_a_line(records: Records) -> None:
     # 7 and 8 share a batch size and have two policies.
     tones = {line.trials: line.tone for line in view.batches}
     assert tones[(7, 8)] is TEXT
-    assert tones[(5,)] is COLOURS[LrPolicy.WARM_ADABATCH]
+    assert tones[(5,)] is tone_of("warm_adabatch")
 
 
 def test_a_long_study_keeps_its_lines_short(records: Records) -> None:

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import (
     PolynomialLR,
 )
 
-from fastrcaps_search.training.schedules import (
+from fastrcaps_search.definition.schedules import (
     RateSchedule,
     adabatch_sizes,
     batches,

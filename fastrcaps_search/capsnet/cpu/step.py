@@ -1,44 +1,50 @@
-"""The training step of a CapsNet on a processor, written out (``capsnet.cpu``)."""
+"""The training step of a CapsNet on a processor, written out from the parts beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.products import Products
+from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend
+from fastrcaps_search.capsnet.cpu.program import BatchProgram
 from fastrcaps_search.capsnet.cpu.weights import Weights
-from fastrcaps_search.capsnet.cpu.workspace import Workspace
-from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from fastrcaps_search.capsnet.network import CapsNet
 
 MOST_SIZES = 2
 """Batch sizes that stay laid out: an epoch has one, and a last batch that is shorter."""
 
 
 class CpuStep:
-    """See :class:`fastrcaps_search.training.step.TrainingStep`.
+    """See :class:`fastrcaps_search.capsnet.trainable.TrainingStep`.
 
     Args:
         network: The network. Its parameters are those of the last ``publish``.
-        products: Who multiplies.
+        backend: Who multiplies.
     """
 
-    def __init__(self, network: CapsNet, *, products: Products) -> None:
+    def __init__(self, network: CapsNet, *, backend: MatmulBackend) -> None:
         self.network = network
-        self._products = products
+        self._backend = backend
         self._weights = Weights(network)
         self._adam = Adam(self._weights)
         self._buffers = Buffers(self._weights.values.dtype)
         self._sums = torch.zeros(4, dtype=torch.float64)
-        self._workspaces: dict[int, Workspace] = {}
+        self._programs: dict[int, BatchProgram] = {}
+        # Of those that only classify: in memory of their own, so that no training step moves.
+        self._classifying: dict[int, BatchProgram] = {}
+        self._more_buffers = Buffers(self._weights.values.dtype)
 
     def warm_up(self, size: int) -> None:
         """Make the buffers of a batch size and touch them, unless that is done."""
-        if size in self._workspaces:
+        if size in self._programs:
             return
         weights = self._weights
         kept = [weights.values, weights.exp_avg, weights.exp_avg_sq, weights.step, self._sums]
@@ -51,8 +57,8 @@ class CpuStep:
     def __call__(self, images: Tensor, labels: Tensor, *, rate: float) -> None:
         """One update."""
         self._adam.begin(rate)
-        workspace = self._workspace(labels.shape[0])
-        workspace.train(images, labels, sums=self._sums)
+        program = self._program(labels.shape[0])
+        program.train(images, labels, sums=self._sums)
 
     def take_sums(self) -> list[float]:
         """Sums since the last call over images: loss, classification, reconstruction, right."""
@@ -60,9 +66,29 @@ class CpuStep:
         self._sums.zero_()
         return sums
 
-    def publish(self) -> None:
+    def copy_to_module(self) -> None:
         """Bring the parameters of ``network`` up to date."""
-        self._weights.publish()
+        self._weights.copy_to_module()
+
+    def classes(self, batches: Iterable[Tensor]) -> Tensor:
+        """Classes [N] of batches of images, by the weights as they are now."""
+        for program in self._classifying.values():
+            program.prepare()
+        return torch.cat([self._classes(images) for images in batches])
+
+    def _classes(self, images: Tensor) -> Tensor:
+        size = images.shape[0]
+        if size not in self._classifying:
+            self._classifying[size] = BatchProgram(
+                self.network,
+                self._weights,
+                self._more_buffers,
+                batch=size,
+                backend=self._backend,
+            )
+            self._classifying[size].prepare()
+        capsules = self._classifying[size].forward(images)
+        return (capsules * capsules).sum(2).argmax(dim=1)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """State of Adam by parameter, in torch's layout."""
@@ -71,7 +97,7 @@ class CpuStep:
     def load(self, network: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
         """Go on from stored states."""
         self.network.load_state_dict(network)
-        self._weights.read()
+        self._weights.copy_from_module()
         try:
             self._weights.load_optimiser(optimiser)
         except (KeyError, ValueError) as error:
@@ -80,18 +106,18 @@ class CpuStep:
                 f"the checkpoint must hold the optimiser's state of {name}"
             ) from error
 
-    def _workspace(self, size: int) -> Workspace:
-        found = self._workspaces.pop(size, None)
+    def _program(self, size: int) -> BatchProgram:
+        found = self._programs.pop(size, None)
         if found is None:
-            while len(self._workspaces) >= MOST_SIZES:
-                self._workspaces.pop(next(iter(self._workspaces)))
-            found = Workspace(
+            while len(self._programs) >= MOST_SIZES:
+                self._programs.pop(next(iter(self._programs)))
+            found = BatchProgram(
                 self.network,
                 self._weights,
                 self._buffers,
                 batch=size,
-                products=self._products,
+                backend=self._backend,
                 adam=self._adam,
             )
-        self._workspaces[size] = found  # the last one used comes last
+        self._programs[size] = found  # the last one used comes last
         return found

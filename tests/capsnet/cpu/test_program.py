@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu import columns, fourier, routing
+from fastrcaps_search.capsnet.cpu import fft, im2col, routing
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.products import Products, multiplying
+from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend, use_backend
+from fastrcaps_search.capsnet.cpu.program import BatchProgram, ConvAlgorithm, choose_algorithm
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights, unpack_taps
-from fastrcaps_search.capsnet.cpu.workspace import Form, Workspace, choose_form
 from fastrcaps_search.capsnet.network import CapsNet
-from fastrcaps_search.definition.choices import Decoder, Network, RoutingGradient
-from fastrcaps_search.definition.sizes import WIDTHS, Width
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
+from fastrcaps_search.definition.networks import NETWORKS, Width
 
 SMALL = Width(channels=12, types=2)
-NARROW, FULL = WIDTHS[Network.CAPSNET_NARROW], WIDTHS[Network.CAPSNET]
+NARROW, FULL = (NETWORKS[name].arguments["width"] for name in ("capsnet-narrow", "capsnet"))
 
 
 class Kept(Adam):
@@ -74,26 +74,30 @@ def batch(size: int) -> tuple[Tensor, Tensor]:
 
 
 def gradients(
-    built: CapsNet, images: Tensor, labels: Tensor, form: Form, products: Products = Products.MKL
+    built: CapsNet,
+    images: Tensor,
+    labels: Tensor,
+    algorithm: ConvAlgorithm,
+    backend: MatmulBackend = MatmulBackend.MKL,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """By parameter, in torch's layout, and the sums."""
     weights = Weights(built)
     kept = Kept(weights)
     size = len(labels)
-    workspace = Workspace(
+    program = BatchProgram(
         built,
         weights,
         Buffers(weights.values.dtype),
         batch=size,
-        products=products,
+        backend=backend,
         adam=kept,
-        form=form,
+        algorithm=algorithm,
     )
     sums = torch.zeros(4, dtype=torch.float64)
     for _ in range(2):  # the second step finds what the first left in the buffers
         kept.flat.fill_(math.nan)
         sums.zero_()
-        workspace.train(images, labels, sums=sums)
+        program.train(images, labels, sums=sums)
     found = {}
     for name, parameter in built.named_parameters():
         start = weights.start(name)
@@ -119,7 +123,7 @@ def worst(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     return max(float((found[n] - w).norm() / w.norm()) for n, w in wanted.items())
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
 @pytest.mark.parametrize("routing_gradient", list(RoutingGradient))
 @pytest.mark.parametrize("weight_sharing", [False, True])
 @pytest.mark.parametrize("decoder", list(Decoder))
@@ -127,19 +131,19 @@ def test_gradients_and_sums_equal_autograd(
     decoder: Decoder,
     weight_sharing: bool,
     routing_gradient: RoutingGradient,
-    form: Form,
+    algorithm: ConvAlgorithm,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Seven images in parts of three, three and one, gradients of the taps in four blocks.
     monkeypatch.setattr(routing, "_PART_BYTES", 3 * 4 * 72 * 160)
-    monkeypatch.setattr(fourier, "_PART_BYTES", 3 * 4 * 400 * SMALL.channels)
-    monkeypatch.setattr(columns, "_BLOCK_BYTES", 25 * 4 * SMALL.channels * 16)
+    monkeypatch.setattr(fft, "_PART_BYTES", 3 * 4 * 400 * SMALL.channels)
+    monkeypatch.setattr(im2col, "_BLOCK_BYTES", 25 * 4 * SMALL.channels * 16)
     built = network(
         decoder=decoder, weight_sharing=weight_sharing, routing_gradient=routing_gradient
     )
     images, labels = batch(7)
     wanted, sums = expected(built, images, labels)
-    got, got_sums = gradients(built, images, labels, form)
+    got, got_sums = gradients(built, images, labels, algorithm)
     assert worst(got, wanted) < 1e-12
     assert got_sums == pytest.approx(sums.tolist(), rel=1e-12)
 
@@ -152,7 +156,7 @@ def test_another_reconstruction_weight_has_the_gradients_of_autograd(
     built = network(decoder=decoder, reconstruction_weight=weight)
     images, labels = batch(4)
     wanted, sums = expected(built, images, labels)
-    got, got_sums = gradients(built, images, labels, Form.COLUMNS)
+    got, got_sums = gradients(built, images, labels, ConvAlgorithm.IM2COL)
     for name, gradient in wanted.items():
         assert (got[name] - gradient).norm() <= 1e-12 * gradient.norm(), name
         # A decoder of no weight has a gradient, of exactly 0.
@@ -161,25 +165,27 @@ def test_another_reconstruction_weight_has_the_gradients_of_autograd(
     assert (got_sums[2] > 0) == (weight > 0)
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
 @pytest.mark.parametrize(("width", "size"), [(NARROW, 1), (NARROW, 19), (FULL, 1), (FULL, 5)])
 def test_the_shipped_networks_have_exact_gradients_in_float32(
-    width: Width, size: int, form: Form
+    width: Width, size: int, algorithm: ConvAlgorithm
 ) -> None:
     built = network(width, active=False)
     images, labels = batch(size)
     wanted, _ = expected(built, images, labels)
-    got, _ = gradients(copy.deepcopy(built).float(), images.float(), labels, form)
+    got, _ = gradients(copy.deepcopy(built).float(), images.float(), labels, algorithm)
     assert worst(got, wanted) < 1e-5
 
 
 @pytest.mark.parametrize("decoder", [Decoder.FULL, Decoder.NONE])
 @pytest.mark.parametrize("weight", [0.0005, 0.02])
-@pytest.mark.parametrize("form", list(Form))
-def test_gradients_equal_finite_differences(form: Form, weight: float, decoder: Decoder) -> None:
+@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+def test_gradients_equal_finite_differences(
+    algorithm: ConvAlgorithm, weight: float, decoder: Decoder
+) -> None:
     built = network(decoder=decoder, reconstruction_weight=weight)
     images, labels = batch(3)
-    got, _ = gradients(built, images, labels, form)
+    got, _ = gradients(built, images, labels, algorithm)
     step = 1e-6
     generator = torch.Generator().manual_seed(0)
     for name, parameter in built.named_parameters():
@@ -189,14 +195,14 @@ def test_gradients_equal_finite_differences(form: Form, weight: float, decoder: 
             moved = copy.deepcopy(built)
             with torch.no_grad():
                 moved.get_parameter(name).add_(direction, alpha=sign * step)
-            _, sums = gradients(moved, images, labels, form)
+            _, sums = gradients(moved, images, labels, algorithm)
             losses.append(sums[0] / 3)
         slope = (losses[0] - losses[1]) / (2 * step)
         assert slope == pytest.approx(float((got[name] * direction).sum()), rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize("form", [None, *Form])
-def test_steps_of_changing_size_train_as_torch_does(form: Form | None) -> None:
+@pytest.mark.parametrize("algorithm", [None, *ConvAlgorithm])
+def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | None) -> None:
     built = network()
     reference = copy.deepcopy(built)
     optimiser = torch.optim.Adam(reference.parameters(), foreach=False)
@@ -204,7 +210,7 @@ def test_steps_of_changing_size_train_as_torch_does(form: Form | None) -> None:
     adam = Adam(weights)
     sums = torch.zeros(4, dtype=torch.float64)
     buffers = Buffers(torch.float64)
-    workspaces: dict[int, Workspace] = {}
+    programs: dict[int, BatchProgram] = {}
     for number, size in enumerate((1, 4, 16, 3, 1, 16)):
         rate = 1e-3 * (number + 1)
         images, labels = batch(size)
@@ -212,20 +218,20 @@ def test_steps_of_changing_size_train_as_torch_does(form: Form | None) -> None:
         optimiser.zero_grad()
         reference.loss(images, labels).total.backward()
         optimiser.step()
-        if size not in workspaces:
-            workspaces[size] = Workspace(
+        if size not in programs:
+            programs[size] = BatchProgram(
                 built,
                 weights,
                 buffers,
                 batch=size,
-                products=Products.MKL,
+                backend=MatmulBackend.MKL,
                 adam=adam,
-                form=form,
+                algorithm=algorithm,
             )
         adam.begin(rate)
-        workspaces[size].train(images, labels, sums=sums)
+        programs[size].train(images, labels, sums=sums)
     before = copy.deepcopy(built)
-    weights.publish()
+    weights.copy_to_module()
     state = weights.optimiser_state()
     for name, parameter in reference.named_parameters():
         assert not torch.equal(built.get_parameter(name), before.get_parameter(name))
@@ -242,13 +248,13 @@ def test_the_gaps_between_parameters_stay_zero() -> None:
     built = network()  # 81 * 12 numbers are no multiple of 16
     weights = Weights(built)
     adam = Adam(weights)
-    workspace = Workspace(
-        built, weights, Buffers(torch.float64), batch=2, products=Products.MKL, adam=adam
+    program = BatchProgram(
+        built, weights, Buffers(torch.float64), batch=2, backend=MatmulBackend.MKL, adam=adam
     )
     images, labels = batch(2)
     for _ in range(3):
         adam.begin(1e-2)
-        workspace.train(images, labels, sums=torch.zeros(4, dtype=torch.float64))
+        program.train(images, labels, sums=torch.zeros(4, dtype=torch.float64))
     for flat in (weights.values, weights.exp_avg, weights.exp_avg_sq):
         held = sum(p.numel() for p in built.parameters())
         assert flat.numel() > held
@@ -259,47 +265,59 @@ def test_the_gaps_between_parameters_stay_zero() -> None:
         assert not flat.any()
 
 
-@pytest.mark.parametrize("form", list(Form))
-def test_a_workspace_that_only_classifies_gives_the_networks_capsules(form: Form) -> None:
+@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+def test_a_program_that_only_classifies_gives_the_networks_capsules(
+    algorithm: ConvAlgorithm,
+) -> None:
     built = network(weight_sharing=True)
     images, _ = batch(5)
     weights = Weights(built)
-    workspace = Workspace(
-        built, weights, Buffers(torch.float64), batch=5, products=Products.MKL, form=form
+    program = BatchProgram(
+        built,
+        weights,
+        Buffers(torch.float64),
+        batch=5,
+        backend=MatmulBackend.MKL,
+        algorithm=algorithm,
     )
-    workspace.prepare()
+    program.prepare()
     with torch.no_grad():
         wanted = built.capsules(images)
-    assert torch.allclose(workspace.forward(images), wanted, rtol=1e-12, atol=1e-14)
+    assert torch.allclose(program.forward(images), wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_not_a_number_reaches_the_loss() -> None:
     built = network()
     images, labels = batch(3)
     images[1, 0, 14, 14] = math.nan
-    for form in Form:
-        _, sums = gradients(built, images, labels, form)
+    for algorithm in ConvAlgorithm:
+        _, sums = gradients(built, images, labels, algorithm)
         assert math.isnan(sums[0])
 
 
 def test_the_form_depends_on_batch_and_products_alone() -> None:
-    for products in Products:
-        forms = [choose_form(batch=size, products=products) for size in (1, 2, 64, 128)]
-        assert forms == [Form.COLUMNS, Form.COLUMNS, Form.FOURIER, Form.FOURIER]
+    for backend in MatmulBackend:
+        algorithms = [choose_algorithm(batch=size, backend=backend) for size in (1, 2, 64, 128)]
+        assert algorithms == [
+            ConvAlgorithm.IM2COL,
+            ConvAlgorithm.IM2COL,
+            ConvAlgorithm.FFT,
+            ConvAlgorithm.FFT,
+        ]
 
 
 @pytest.mark.parametrize(("decoder", "weight"), [("full", 0.0005), ("full", 0.005), ("none", 0.0)])
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
 def test_bf16_rounds_factors_to_eight_bits_and_sums_in_float32(
-    form: Form, decoder: str, weight: float
+    algorithm: ConvAlgorithm, decoder: str, weight: float
 ) -> None:
     built = network(NARROW, decoder=Decoder(decoder), reconstruction_weight=weight, active=False)
     images, labels = batch(4)
     wanted, sums = expected(built, images, labels)
     single = copy.deepcopy(built).float()
-    got, got_sums = gradients(single, images.float(), labels, form, Products.BF16)
+    got, got_sums = gradients(single, images.float(), labels, algorithm, MatmulBackend.BF16)
     a = torch.randn(64, 64)
-    with multiplying(Products.BF16):
+    with use_backend(MatmulBackend.BF16):
         rounds = bool(((a @ a) - (a.double() @ a.double()).float()).norm() > 1e-4 * (a @ a).norm())
     # Measured on a processor that rounds: loss 1e-5, gradients 1.6e-2.
     assert got_sums[0] == pytest.approx(float(sums[0]), rel=1e-3)

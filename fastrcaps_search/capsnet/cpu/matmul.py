@@ -25,7 +25,7 @@ LARGEST_ERROR = 1e-5
 _SHAPES = ((37, 1024, 256), (576, 2592, 256), (128, 300, 64))
 
 
-class Products(StrEnum):
+class MatmulBackend(StrEnum):
     """Who multiplies: ``MKL`` and ``ONEDNN`` in float32, ``BF16`` oneDNN with rounded factors."""
 
     MKL = "mkl"
@@ -33,7 +33,7 @@ class Products(StrEnum):
     BF16 = "bf16"
 
 
-def choose_products(precision: Precision) -> Products:
+def choose_backend(precision: Precision) -> MatmulBackend:
     """The fastest for a precision on this machine; a function of machine and torch alone.
 
     Raises:
@@ -45,8 +45,8 @@ def choose_products(precision: Precision) -> Products:
                 "precision bf16 must have torch 2.9 or newer on a CPU, got torch "
                 f"{torch.__version__}; install a newer torch, or take fp32"
             )
-        return Products.BF16
-    return Products.ONEDNN if _is_amd() and is_exact_switched() else Products.MKL
+        return MatmulBackend.BF16
+    return MatmulBackend.ONEDNN if _is_amd() and is_exact_switched() else MatmulBackend.MKL
 
 
 def has_switch() -> bool:
@@ -70,7 +70,7 @@ def switched_error() -> float:
         a = torch.randn(m, k, generator=generator)
         b = torch.randn(k, n, generator=generator)
         exact = a.double() @ b.double()
-        with multiplying(Products.BF16):
+        with use_backend(MatmulBackend.BF16):
             found = [torch.mm(a, b), torch.bmm(a[None], b[None])[0]]
         for product in found:
             worst = max(worst, float((product - exact).norm() / exact.norm()))
@@ -78,14 +78,14 @@ def switched_error() -> float:
 
 
 @contextmanager
-def multiplying(products: Products) -> Iterator[None]:
+def use_backend(backend: MatmulBackend) -> Iterator[None]:
     """Multiply so in this block, and as before after it."""
-    if products is Products.MKL:
+    if backend is MatmulBackend.MKL:
         yield
         return
     onednn: Any = torch.backends.mkldnn  # its switches carry no types
     # Only products are known to be exact under the switch; convolutions take it to be rounded.
-    rounded = products is Products.BF16
+    rounded = backend is MatmulBackend.BF16
     switches = (onednn.matmul, onednn.conv) if rounded else (onednn.matmul,)
     before = [switch.fp32_precision for switch in switches]
     try:

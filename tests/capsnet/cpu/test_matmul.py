@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-from fastrcaps_search.capsnet.cpu import products as module
-from fastrcaps_search.capsnet.cpu.products import (
+from fastrcaps_search.capsnet.cpu import matmul as module
+from fastrcaps_search.capsnet.cpu.matmul import (
     LARGEST_ERROR,
-    Products,
-    choose_products,
+    MatmulBackend,
+    choose_backend,
     has_switch,
     is_exact_switched,
-    multiplying,
     switched_error,
+    use_backend,
 )
 from fastrcaps_search.definition.choices import Precision
 
 
-def relative_error(products: Products) -> float:
+def relative_error(products: MatmulBackend) -> float:
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(200, 200, generator=generator) for _ in range(2))
     exact = a.double() @ b.double()
-    with multiplying(products):
+    with use_backend(products):
         return float((a @ b - exact).norm() / exact.norm())
 
 
@@ -47,7 +47,7 @@ def test_the_switch_is_given_back_whatever_happens() -> None:
     onednn: Any = torch.backends.mkldnn
 
     def fail() -> None:
-        with multiplying(Products.BF16):
+        with use_backend(MatmulBackend.BF16):
             assert [onednn.matmul.fp32_precision, onednn.conv.fp32_precision] == ["bf16"] * 2
             raise ZeroDivisionError
 
@@ -57,30 +57,30 @@ def test_the_switch_is_given_back_whatever_happens() -> None:
 
 
 def test_float32_is_float32() -> None:
-    assert relative_error(Products.MKL) < 2e-6
+    assert relative_error(MatmulBackend.MKL) < 2e-6
     for precision in (Precision.FP32, Precision.TF32):
-        assert relative_error(choose_products(precision)) < LARGEST_ERROR
+        assert relative_error(choose_backend(precision)) < LARGEST_ERROR
 
 
 def test_the_switch_counts_as_float32_only_where_it_measures_so() -> None:
     assert is_exact_switched() == (switched_error() <= LARGEST_ERROR)
-    assert is_exact_switched() == (relative_error(Products.ONEDNN) <= LARGEST_ERROR)
-    assert choose_products(Precision.FP32) in (
-        (Products.MKL, Products.ONEDNN) if is_exact_switched() else (Products.MKL,)
+    assert is_exact_switched() == (relative_error(MatmulBackend.ONEDNN) <= LARGEST_ERROR)
+    assert choose_backend(Precision.FP32) in (
+        (MatmulBackend.MKL, MatmulBackend.ONEDNN) if is_exact_switched() else (MatmulBackend.MKL,)
     )
 
 
 def test_bf16_rounds_no_more_than_bfloat16() -> None:
-    assert choose_products(Precision.BF16) is Products.BF16
+    assert choose_backend(Precision.BF16) is MatmulBackend.BF16
     # Two factors of 8 bits each, rounded to nearest: about 2^-9 each.
-    assert relative_error(Products.BF16) < 4e-3
+    assert relative_error(MatmulBackend.BF16) < 4e-3
 
 
 def test_an_amd_processor_takes_the_switch_if_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_is_amd", lambda: True)
-    for exact, chosen in ((True, Products.ONEDNN), (False, Products.MKL)):
+    for exact, chosen in ((True, MatmulBackend.ONEDNN), (False, MatmulBackend.MKL)):
         monkeypatch.setattr(module, "is_exact_switched", lambda exact=exact: exact)
-        assert choose_products(Precision.FP32) is chosen
+        assert choose_backend(Precision.FP32) is chosen
 
 
 @pytest.fixture
@@ -99,6 +99,6 @@ def test_bf16_needs_a_torch_with_the_switch(monkeypatch: pytest.MonkeyPatch, amd
     monkeypatch.setattr(module, "_is_amd", lambda: amd)
     assert not has_switch()
     assert not is_exact_switched()
-    assert choose_products(Precision.FP32) is Products.MKL
+    assert choose_backend(Precision.FP32) is MatmulBackend.MKL
     with pytest.raises(ValueError, match=r"^precision bf16 must have torch 2.9 or newer on a CPU"):
-        choose_products(Precision.BF16)
+        choose_backend(Precision.BF16)

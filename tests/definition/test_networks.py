@@ -8,22 +8,20 @@ import pytest
 
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.capsnet.network import learned_parameters as counted
-from fastrcaps_search.definition.choices import Decoder, Network
-from fastrcaps_search.definition.sizes import parameter_count
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.networks import NETWORKS
 
 
 @pytest.mark.parametrize(
     ("network", "decoder", "sharing"),
     [
-        *itertools.product(
-            (Network.CAPSNET, Network.CAPSNET_NARROW), tuple(Decoder), (False, True)
-        ),
-        (Network.LENET5, None, None),
+        *itertools.product(("capsnet", "capsnet-narrow"), tuple(Decoder), (False, True)),
+        ("lenet5", None, None),
     ],
 )
 def test_computed_sizes_are_those_of_the_networks(
-    network: Network, decoder: Decoder | None, sharing: bool | None
+    network: str, decoder: Decoder | None, sharing: bool | None
 ) -> None:
     built = build_network(network, decoder=decoder, weight_sharing=sharing)
     expected = counted(built)
-    assert parameter_count(network, decoder=decoder, weight_sharing=sharing) == expected
+    assert NETWORKS[network].parameters(decoder, sharing) == expected

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 ONE_CYCLE_PEAK = 0.45
 """Fraction of training at which equation 1 has risen to its peak; it falls for as long again."""
@@ -91,6 +92,28 @@ class RateSchedule:
             rates.append(self(start))
             start += size
         return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The training that a policy shapes.
+
+    Attributes:
+        epochs: How many it has.
+        samples: Training images of each.
+        boundaries: Those of the study's boundaries that lie within it.
+        setting: Value of a parameter: the trial's own, or the study's.
+    """
+
+    epochs: int
+    samples: int
+    boundaries: tuple[int, ...]
+    setting: Callable[[str], Any]
+
+    @property
+    def total(self) -> int:
+        """Training images of all epochs, repeats counted."""
+        return self.samples * self.epochs
 
 
 def fixed(total: int, *, lr_max: float) -> RateSchedule:

@@ -6,6 +6,7 @@ Letters: B batch, J classes, E capsule size.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,34 +14,36 @@ from torch import Tensor
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
 from fastrcaps_search.capsnet.cpu.capsules import PrimaryCapsules
-from fastrcaps_search.capsnet.cpu.columns import Columns
 from fastrcaps_search.capsnet.cpu.decoder import Losses
-from fastrcaps_search.capsnet.cpu.fourier import Fourier
-from fastrcaps_search.capsnet.cpu.products import Products, multiplying
+from fastrcaps_search.capsnet.cpu.fft import FftConv
+from fastrcaps_search.capsnet.cpu.im2col import Im2colConv
+from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend, use_backend
 from fastrcaps_search.capsnet.cpu.routing import Routing
 from fastrcaps_search.capsnet.cpu.weights import Weights
 from fastrcaps_search.capsnet.layers import POSITIONS
-from fastrcaps_search.capsnet.network import CapsNet
+
+if TYPE_CHECKING:
+    from fastrcaps_search.capsnet.network import CapsNet
 
 # Images from which on frequencies beat patches, in a whole step on a Xeon with AMX (for oneDNN on
 # a Zen 5). Against patches, in float32: 0.8x at 8, 1.1x to 1.2x at 16, 1.6x at 32 in the full
 # network, 0.95x, 1.2x and 1.5x in the narrow one; in bf16 0.75x at 16 and 1.0x to 1.1x at 32.
-_SMALLEST_FOURIER = {Products.MKL: 12, Products.ONEDNN: 16, Products.BF16: 32}
+_SMALLEST_FFT = {MatmulBackend.MKL: 12, MatmulBackend.ONEDNN: 16, MatmulBackend.BF16: 32}
 
 
-class Form(StrEnum):
+class ConvAlgorithm(StrEnum):
     """How the primary convolution is computed; both give the same up to rounding."""
 
-    COLUMNS = "columns"
-    FOURIER = "fourier"
+    IM2COL = "im2col"
+    FFT = "fft"
 
 
-def choose_form(*, batch: int, products: Products) -> Form:
-    """The fastest form, a function of these alone: a resumed run repeats it bit for bit."""
-    return Form.FOURIER if batch >= _SMALLEST_FOURIER[products] else Form.COLUMNS
+def choose_algorithm(*, batch: int, backend: MatmulBackend) -> ConvAlgorithm:
+    """The fastest algorithm, a function of these alone: a resumed run repeats it bit for bit."""
+    return ConvAlgorithm.FFT if batch >= _SMALLEST_FFT[backend] else ConvAlgorithm.IM2COL
 
 
-class Workspace:
+class BatchProgram:
     """What a batch size computes, laid out once.
 
     Args:
@@ -48,9 +51,9 @@ class Workspace:
         weights: Weights.
         buffers: Memory, shared with other batch sizes of the same weights.
         batch: B.
-        products: Who multiplies in the convolutions; all else is float32.
-        adam: Updates the weights; ``None`` for a workspace that only classifies.
-        form: How the primary convolution is computed; ``None`` for the fastest.
+        backend: Who multiplies in the convolutions; all else is float32.
+        adam: Updates the weights; ``None`` for a program that only classifies.
+        algorithm: How the primary convolution is computed; ``None`` for the fastest.
     """
 
     def __init__(
@@ -60,14 +63,14 @@ class Workspace:
         buffers: Buffers,
         *,
         batch: int,
-        products: Products,
+        backend: MatmulBackend,
         adam: Adam | None = None,
-        form: Form | None = None,
+        algorithm: ConvAlgorithm | None = None,
     ) -> None:
-        self._products = products
-        form = form or choose_form(batch=batch, products=products)
-        convolutions = Fourier if form is Form.FOURIER else Columns
-        self._convolutions: Fourier | Columns = convolutions(
+        self._backend = backend
+        algorithm = algorithm or choose_algorithm(batch=batch, backend=backend)
+        convolutions = FftConv if algorithm is ConvAlgorithm.FFT else Im2colConv
+        self._convolutions: FftConv | Im2colConv = convolutions(
             buffers, weights, batch=batch, coupling=network.primary_capsules.coupling
         )
         self._routing = Routing(
@@ -98,12 +101,11 @@ class Workspace:
 
     def prepare(self) -> None:
         """Take notice of new weights; :meth:`forward` needs it."""
-        if isinstance(self._convolutions, Fourier):
-            self._convolutions.transform_kernel()
+        self._convolutions.prepare()
 
     def forward(self, images: Tensor) -> Tensor:
         """Class capsules [B, J, E] of images [B, 1, 28, 28], valid until the next call."""
-        with multiplying(self._products):
+        with use_backend(self._backend):
             sums = self._convolutions.forward(images)
         self._primary.forward(sums)
         return self._routing.forward()
@@ -121,5 +123,5 @@ class Workspace:
         self._losses(capsules, images, labels, sums=sums, gradient=self._gradient)
         self._routing.backward()
         self._primary.backward()
-        with multiplying(self._products):
+        with use_backend(self._backend):
             self._convolutions.backward()

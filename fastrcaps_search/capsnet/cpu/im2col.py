@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
+from fastrcaps_search.capsnet.cpu.convolutions import Convolutions, before_relu
 from fastrcaps_search.capsnet.cpu.weights import PHASES, PRIMARY, Weights
 
 OUTPUT = 6  # side of the primary capsules' grid
@@ -23,33 +24,20 @@ _BLOCK_BYTES = 2_500_000
 """Gradient of the taps that are updated together (between 1 and 22 MB: within 2 % of a step)."""
 
 
-class Columns:
-    """Images to the sums before squash, and back.
-
-    Args:
-        buffers: Memory.
-        weights: The network's weights.
-        batch: B.
-        coupling: Factor of the primary convolution, but not of its bias.
-    """
+class Im2colConv(Convolutions):
+    """Both convolutions over unfolded patches."""
 
     position_first = False
     """Sums are [B, 36, O]."""
 
     def __init__(self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float) -> None:
-        B, (_, C, O) = batch, weights[PRIMARY].shape
-        self._buffers = buffers
-        self._weights = weights
-        self._coupling = coupling
-        self._sizes = B, C, O
+        super().__init__(buffers, weights, batch=batch, coupling=coupling)
+        B, C, O = self._sizes
         self._image_columns = buffers("image columns", B * 400, 81)
         self._features = buffers("features", B * 400, C)
         self._patches = buffers("patches", B * 36, 81 * C)
         self._sums = buffers("sums", B * 36, O)
-        self._filters = weights["convolution.weight"].view(C, 81).t()
-        self._bias = weights["convolution.bias"]
         self._kernel = weights[PRIMARY].view(81 * C, O)
-        self._kernel_bias = weights["primary_capsules.convolution.bias"]
         self._unfolding = self._plan_unfolding()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -96,10 +84,7 @@ class Columns:
             part = buffers("kernel gradients", taps.stop - taps.start, O)
             update = adam.of(begin + taps.start * O, part)
             self._blocks.append((self._patches[:, taps].t(), part, update))
-        self._bias_gradient = buffers("kernel bias gradient", O)
-        start = self._weights.start("primary_capsules.convolution.bias")
-        self._update_bias = adam.of(start, self._bias_gradient)
-        self._first = FirstGradient(buffers, self._weights, adam)
+        self._plan_biases(adam)
 
     def backward(self) -> None:
         """Update both convolutions."""
@@ -148,41 +133,3 @@ class Columns:
         return [
             (self._strips[:, :, :, parity, x : x + width], parts[:, :, x]) for x in range(OUTPUT)
         ]
-
-
-class FirstGradient:
-    """Gradient of the first convolution, summed up in parts.
-
-    Args:
-        buffers: Memory.
-        weights: The network's weights.
-        adam: Updates.
-    """
-
-    def __init__(self, buffers: Buffers, weights: Weights, adam: Adam) -> None:
-        channels = weights["convolution.bias"].shape[0]
-        span = weights.span("convolution.weight", "convolution.bias")
-        self._flat = buffers("first gradients", span.stop - span.start)
-        self._filters = self._flat[: channels * 81].view(channels, 81)
-        place = weights.start("convolution.bias") - span.start
-        self._bias = self._flat[place : place + channels]
-        self.update = adam.of(span.start, self._flat)
-
-    def begin(self) -> None:
-        """Begin a sum."""
-        self._flat.zero_()
-
-    def add(self, gradient: Tensor, columns: Tensor) -> None:
-        """Add a part.
-
-        Args:
-            gradient: Of the features before ReLU [rows, C].
-            columns: The image patch that each of them saw [rows, 81].
-        """
-        self._filters.addmm_(gradient.t(), columns)
-        self._bias.add_(gradient.sum(0))
-
-
-def before_relu(gradient: Tensor, features: Tensor, *, out: Tensor) -> None:
-    """Write the gradient, zero where a feature after ReLU is zero; in place torch would copy."""
-    torch.ops.aten.threshold_backward.grad_input(gradient, features, 0, grad_input=out)

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.adam import Adam
 from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.columns import FirstGradient, before_relu
-from fastrcaps_search.capsnet.cpu.frequencies import HALF, PRODUCTS, PURE, transforms
+from fastrcaps_search.capsnet.cpu.convolutions import Convolutions, before_relu
+from fastrcaps_search.capsnet.cpu.dft import HALF, PRODUCTS, PURE, dft_matrices
 from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights
 
 _PART_BYTES = 1_700_000
@@ -54,34 +54,22 @@ class _Part(NamedTuple):
     frequencies: Tensor
 
 
-class Fourier:
-    """Images to the sums before squash, and back.
-
-    Args:
-        buffers: Memory.
-        weights: The network's weights.
-        batch: B.
-        coupling: Factor of the primary convolution, but not of its bias.
-    """
+class FftConv(Convolutions):
+    """Both convolutions, the primary one as products of frequencies."""
 
     position_first = True
     """Sums are [36, B, O]."""
 
     def __init__(self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float) -> None:
-        B, (_, C, O) = batch, weights[PRIMARY].shape
-        self._buffers = buffers
-        self._weights = weights
-        self._sizes = B, C, O
-        self._matrices = transforms(weights.values.dtype)
+        super().__init__(buffers, weights, batch=batch, coupling=coupling)
+        B, C, O = self._sizes
+        self._matrices = dft_matrices(weights.values.dtype)
         # Both ways, so that the gradients of features and kernel have the factor too.
         self._output = coupling * self._matrices.output
         self._frequencies = buffers("frequencies", PRODUCTS, B, PHASES * C)
         self._kernel = buffers("kernel", PRODUCTS, PHASES * C, O)
         self._products = buffers("products", PRODUCTS, B, O)
         self._sums = buffers("sums", 36, B, O)
-        self._filters = weights["convolution.weight"].view(C, 81).t()
-        self._bias = weights["convolution.bias"]
-        self._kernel_bias = weights["primary_capsules.convolution.bias"]
         step = max(_PART_BYTES // (POSITIONS * PHASES * 4 * C), 1)
         self._parts = [self._part(a, min(a + step, B)) for a in range(0, B, step)]
         self._mirror = torch.arange(HALF - 1, -1, -1)
@@ -94,7 +82,7 @@ class Fourier:
             self._transforms.append((matrix, taps[start:end], kernel[:, phase]))
             start = end
 
-    def transform_kernel(self) -> None:
+    def prepare(self) -> None:
         """Bring the primary weight's frequencies up to date with its taps."""
         for matrix, taps, kernel in self._transforms:
             torch.mm(matrix, taps, out=kernel)
@@ -117,7 +105,7 @@ class Fourier:
             gradient: Where the gradient of the sums will be [36, B, O].
             adam: Updates.
         """
-        B, C, O = self._sizes
+        B, C, _ = self._sizes
         buffers = self._buffers
         self._gradient = gradient
         self._moved = buffers("frequency gradients", PRODUCTS, B, PHASES * C)
@@ -127,10 +115,7 @@ class Fourier:
             part = buffers("kernel gradients", *taps.shape)
             self._updates.append((matrix.t(), kernel, part, adam.of(start, part)))
             start += part.numel()
-        self._bias_gradient = buffers("kernel bias gradient", O)
-        start = self._weights.start("primary_capsules.convolution.bias")
-        self._update_bias = adam.of(start, self._bias_gradient)
-        self._first = FirstGradient(buffers, self._weights, adam)
+        self._plan_biases(adam)
 
     def backward(self) -> None:
         """Update both convolutions."""

@@ -1,4 +1,4 @@
-"""Constant matrices of the real Fourier form of the stride-2 convolution; see ``fourier``."""
+"""Constant matrices of the real Fourier form of the stride-2 convolution; see ``fft``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCTS = 3 * HALF - PURE
 MIDDLE = (PERIOD - 1) / 2
 
 
-class Transforms(NamedTuple):
+class DftMatrices(NamedTuple):
     """Constant matrices of one dtype.
 
     The 148 products of an axis are 50 real parts, 50 imaginary parts, 48 sums of both.
@@ -40,7 +40,7 @@ class Transforms(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def transforms(dtype: torch.dtype) -> Transforms:
+def dft_matrices(dtype: torch.dtype) -> DftMatrices:
     """The matrices, computed in float64.
 
     Positions are counted from the middle of the 10x10 square, where cosines are even and sines
@@ -51,7 +51,7 @@ def transforms(dtype: torch.dtype) -> Transforms:
     positions = _square(PERIOD)[:HALF] - MIDDLE
     kernel = _kernel(real, imaginary).view(-1, TAPS, TAPS)
     phases = [kernel[:, : TAPS - i, : TAPS - j] for i, j in PHASES]
-    return Transforms(
+    return DftMatrices(
         even=torch.cos(_angles(real, positions)).to(dtype),
         odd=-torch.sin(_angles(imaginary, positions)).to(dtype),
         kernels=[k.reshape(PRODUCTS, -1).to(dtype) for k in phases],
