@@ -95,9 +95,7 @@ class ModelCard:
                 "decoder": params.get("decoder"),
                 "weight_sharing": params.get("weight_sharing"),
                 "routing_gradient": str(self.definition.routing_gradient),
-                "routing_iterations": ROUTING_ITERATIONS
-                if self.definition.architecture.has_capsules
-                else None,
+                "routing_iterations": ROUTING_ITERATIONS if has_capsules else None,
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
             },

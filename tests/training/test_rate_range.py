@@ -115,6 +115,7 @@ class Toy:
 
     def __init__(self, losses: Iterable[float]) -> None:
         self._losses = iter(losses)
+        self.trained = self
 
     def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
         yield from sizes
