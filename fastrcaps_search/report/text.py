@@ -84,6 +84,11 @@ def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
     return f"{word}{'' if len(found) == 1 else 's'} {shown}{more}"
 
 
+def plural(number: int, word: str) -> str:
+    """``1 trial`` or ``2 trials``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def listed(words: Iterable[object]) -> str:
     """``a, b``, or a dash for none."""
     return ", ".join(map(str, words)) or NOTHING
@@ -101,3 +106,7 @@ def choice(value: object) -> str:
 def rank(value: object) -> tuple[float, str]:
     """What sorts the values of a parameter: numbers by size, words by letters."""
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
+
+
+VALUES = (percent, seconds, count)
+"""How a value of each objective is written, in their order."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import CheckpointError, UsageError
-from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import run_folder, run_owner
 from fastrcaps_search.search.runs import claims

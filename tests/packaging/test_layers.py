@@ -11,8 +11,8 @@ import pytest
 CONTRACTS = {
     "layers": "imports point down only",
     "torch": "torch only in capsnet and training",
-    "optuna": "optuna only in search, store and report.facts.importance",
-    "plotly": "plotly only in report.library",
+    "optuna": "optuna only in search, store and report.panels.importance",
+    "plotly": "plotly only in report.plotly_io",
 }
 
 
