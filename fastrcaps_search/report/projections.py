@@ -9,7 +9,7 @@ from fastrcaps_search.report import axes
 from fastrcaps_search.report.fronts import ACCURACY, PAIRS, TIME, Front, Pair
 from fastrcaps_search.report.plots import Drawing, Trace, drawing, short
 from fastrcaps_search.report.time_axis import TimeAxis
-from fastrcaps_search.report.traces import MANY, attainment, by_look, labels, markers
+from fastrcaps_search.report.traces import MANY, attainment, by_look, error_bar, labels, markers
 from fastrcaps_search.report.trials import TrialView, ranges
 
 MOST_BARS = 200
@@ -93,17 +93,7 @@ def _spread(group: Sequence[TrialView], front: Front, pair: Pair) -> Trace:
         reach = [ranges(trial.record.runs).get(named.get(column, "")) for trial in group]
         if any(reach):
             values = [front.rows[trial.number][column] for trial in group]
-            pairs = [
-                (0.0, 0.0) if ends is None else (ends[1] - value, value - ends[0])
-                for ends, value in zip(reach, values, strict=True)
-            ]
-            found[key] = {
-                "type": "data",
-                "symmetric": False,
-                "array": [up for up, _ in pairs],
-                "arrayminus": [down for _, down in pairs],
-                "color": group[0].mark.tone.light,
-                "thickness": 1,
-                "width": 3,
-            }
+            both = [each or (value, value) for each, value in zip(reach, values, strict=True)]
+            look = {"color": group[0].mark.tone.light, "thickness": 1, "width": 3}
+            found[key] = error_bar(values, both, **look)
     return found

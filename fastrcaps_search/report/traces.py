@@ -124,3 +124,16 @@ def markers(
             "textfont": {"size": 12, "color": TEXT.light},
         }
     return trace
+
+
+def error_bar(
+    values: Sequence[float], ends: Sequence[tuple[float, float]], **look: object
+) -> dict[str, object]:
+    """Bars from the lower to the upper end around values, none of which need lie between them."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        **look,
+    }

@@ -38,7 +38,7 @@ def gather(view: ReportView) -> tuple[Effect, ...] | None:
         repeats = any(len(values) > 1 for values in groups.values())
         if repeats and 1 < len(groups) <= MOST_CHOICES:
             found += [
-                Effect(key, text.choice(value), len(values), _medians(values))
+                Effect(key, text.value(value), len(values), _medians(values))
                 for value, values in sorted(groups.items(), key=lambda item: text.rank(item[0]))
             ]
     return tuple(found) or None

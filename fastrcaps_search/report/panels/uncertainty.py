@@ -16,6 +16,7 @@ from fastrcaps_search.report import axes, text
 from fastrcaps_search.report.panel import Panel, Plot
 from fastrcaps_search.report.plots import ABOVE, Drawing, Trace, drawing
 from fastrcaps_search.report.style import ATTAINED, MUTED, TEXT
+from fastrcaps_search.report.traces import error_bar
 from fastrcaps_search.report.trials import TrialView, finite
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import Values
@@ -262,15 +263,11 @@ def _accuracies(rows: Sequence[AccuracyRow], name: str) -> Trace:
         "x": [row.measured for row in rows],
         "y": list(range(len(rows))),
         "customdata": [row.trial.number for row in rows],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [row.interval[1] - row.measured for row in rows],
-            "arrayminus": [row.measured - row.interval[0] for row in rows],
-            "color": ATTAINED.light,
-            "thickness": 2,
-            "width": 0,
-        },
+        "error_x": error_bar(
+            [row.measured for row in rows],
+            [row.interval for row in rows],
+            **{"color": ATTAINED.light, "thickness": 2, "width": 0},
+        ),
         "marker": {
             "size": 10,
             "symbol": [row.trial.mark.symbol for row in rows],
@@ -295,15 +292,11 @@ def _means(rows: Sequence[AccuracyRow]) -> Trace:
         "name": f"{what}, 95 % interval",
         "x": [accuracy for _, accuracy, _ in known],
         "y": [place - BELOW for place, _, _ in known],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [high - accuracy for _, accuracy, (_, high) in known],
-            "arrayminus": [accuracy - low for _, accuracy, (low, _) in known],
-            "color": TEXT.light,
-            "thickness": 1,
-            "width": 3,
-        },
+        "error_x": error_bar(
+            [accuracy for _, accuracy, _ in known],
+            [interval for _, _, interval in known],
+            **{"color": TEXT.light, "thickness": 1, "width": 3},
+        ),
         # In the legend a thin bar too; in the figure it lies within the interval.
         "marker": {
             "size": 8,

@@ -177,7 +177,7 @@ def _choices(trials: Sequence[TrialView], front: Front) -> list[_Rail]:
 
 def _ticks(levels: Sequence[Any], heights: Mapping[Any, float]) -> tuple[tuple[float, str], ...]:
     shown = levels if len(levels) <= 12 else (levels[0], levels[-1])
-    return tuple((heights[value], label(text.choice(value))) for value in shown)
+    return tuple((heights[value], label(text.value(value))) for value in shown)
 
 
 def _objectives(front: Front) -> list[_Rail]:
