@@ -46,7 +46,7 @@ def page(view: ReportView) -> str:
 def _section(section: Section, view: ReportView) -> str:
     """The markup of a section, by its panel's own template or by the usual one."""
     notes = section.panel.note(section.info)
-    own = section.panel.template
+    own = section.panel.beside(".html.j2")
     return page_template("section.html.j2" if own is None else own).render(
         section=section, panel=section.panel, notes=notes, info=section.info, view=view
     )
@@ -54,7 +54,7 @@ def _section(section: Section, view: ReportView) -> str:
 
 def page_scripts(found: Sequence[Section]) -> list[str]:
     """The page's own scripts, in the order in which they need each other."""
-    own = [section.panel.script for section in found if section.panel.script is not None]
+    own = [path for section in found if (path := section.panel.beside(".js")) is not None]
     texts = [script.read_text(encoding="utf-8") for script in own]
     return [*(template(f"js/{name}.js") for name in FIRST), *texts, template("js/page.js")]
 

@@ -95,8 +95,9 @@ class Panel(Generic[Info]):
         gather: The facts of a study; ``None`` where there is nothing to say.
         draw: Its figures and tables.
         note: Its sentences, a paragraph each, before them; plain text but for ``Markup``.
-        template: A template of its own, which gets ``section`` and ``view``.
-        script: A script of its own; the page allows no other.
+        module: File of its module, where beside it stand a template of its own, ``.html.j2``,
+            which gets ``section``, ``info``, ``notes`` and ``view``, or a script of its own,
+            ``.js``; the page allows no other.
         data: What its script reads as ``report.data.panels[name]``: JSON values.
         is_aside: Whether it stands beside the others, in view.
     """
@@ -107,10 +108,14 @@ class Panel(Generic[Info]):
     gather: Callable[[ReportView], Info | None]
     draw: Callable[[Info], Sequence[Plot | Table]] = _nothing
     note: Callable[[Info], Sequence[str]] = _nothing
-    template: Path | None = None
-    script: Path | None = None
+    module: str = ""
     data: Callable[[Info], Any] | None = None
     is_aside: bool = False
+
+    def beside(self, suffix: str) -> Path | None:
+        """The file of its own with that suffix, if it has one."""
+        found = Path(self.module).with_suffix(suffix) if self.module else None
+        return found if found is not None and found.is_file() else None
 
 
 PANELS: Registry[Panel[Any]] = Registry("panel")

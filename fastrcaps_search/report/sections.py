@@ -28,22 +28,12 @@ from fastrcaps_search.report.panels import (
 from fastrcaps_search.report.plots import Drawing
 from fastrcaps_search.report.view import ReportView
 
-OURS: tuple[Panel[Any], ...] = (
-    front.PANEL,
-    selection.PANEL,
-    card.PANEL,
-    uncertainty.PANEL,
-    pairs.PANEL,
-    paper_table.PANEL,
-    why.PANEL,
-    importance.PANEL,
-    effects.PANEL,
-    learning.PANEL,
-    schedules.PANEL,
-    progress.PANEL,
-    workers.PANEL,
-    trials.PANEL,
-    protocol.PANEL,
+OURS: tuple[Panel[Any], ...] = tuple(
+    module.PANEL
+    for module in (
+        *(front, selection, card, uncertainty, pairs, paper_table, why, importance, effects),
+        *(learning, schedules, progress, workers, trials, protocol),
+    )
 )
 """Those of this package, in the order of the page."""
 

@@ -67,6 +67,26 @@ class TrialView:
         """Whether it shares weights, which is drawn hollow."""
         return bool(self.record.parameters.weight_sharing)
 
+    def told(self, column: int) -> str:
+        """The value of an objective, by its place; empty without one."""
+        values = self.record.values
+        return "" if values is None else text.VALUES[column](values.as_tuple()[column])
+
+    @property
+    def accuracy_margin(self) -> str:
+        """How far the 95 % interval of its accuracy reaches; empty where that is not known."""
+        values, spread = self.record.values, self.record.accuracy_spread
+        return text.margin(spread.reach(values.accuracy, 1.0)) if values and spread else ""
+
+    @property
+    def seconds_margin(self) -> str:
+        """The same of its seconds."""
+        values, spread = self.record.values, self.record.seconds_spread
+        if values is None or spread is None:
+            return ""
+        mean = values.training_seconds
+        return text.seconds_margin(spread.reach(mean), mean)
+
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers that trained it."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 TOY = '''
 from dataclasses import dataclass
-from pathlib import Path
-
 from fastrcaps_search.report.panel import PANELS, Panel, Plot
 from fastrcaps_search.report.plots import drawing
 
@@ -52,7 +50,7 @@ PANELS.register(
         gather=gather,
         draw=draw,
         note=lambda spent: [f"{sum(spent.seconds):.1f} s in all, <b>untouched</b>."],
-        script=Path(__file__).with_name("toy-panel.js"),
+        module=__file__,
         data=lambda spent: {"most": max(spent.seconds)},
     )
 )
@@ -74,7 +72,7 @@ def test_a_plug_in_brings_a_panel(
     folder = tmp_path / "site"
     folder.mkdir()
     plug_in(folder, TOY)
-    (folder / "toy-panel.js").write_text(SCRIPT)
+    (folder / "toy.js").write_text(SCRIPT)
     monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
     subprocess.run(
         [sys.executable, "-P", "-m", "fastrcaps_search", "report", "--study", "tiny"],

@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition.toml import study_toml
@@ -90,9 +89,8 @@ def _values(trial: TrialView) -> Iterable[Fact]:
     record, values = trial.record, trial.record.values
     accuracies = finite(run.accuracy for run in record.runs)
     if values is not None:
-        spread = record.accuracy_spread
-        margin = f" {text.margin(spread.reach(values.accuracy, 1.0))}" if spread else ""
-        yield "accuracy", f"{text.percent(values.accuracy)}{margin}{_mean(trial)}"
+        words = (trial.told(0), trial.accuracy_margin, _mean(trial))
+        yield "accuracy", " ".join(filter(None, words))
     if len(accuracies) > 1:
         yield "each run", ", ".join(map(text.percent, accuracies))
     for place, run in enumerate(record.runs, start=1):
@@ -100,28 +98,23 @@ def _values(trial: TrialView) -> Iterable[Fact]:
     if record.test_accuracy is not None:
         yield "test accuracy", text.percent(record.test_accuracy)
     if values is not None:
-        yield "training time", _seconds(trial, values.training_seconds)
-        yield "parameters", text.count(values.parameters)
-    for axis, label, words in COUNTS:
+        ends = ranges(record.runs).get("training_seconds")
+        reach = f"(runs {text.seconds(ends[0])} to {text.seconds(ends[1])})" if ends else ""
+        words = (f"{trial.told(1)} s", trial.seconds_margin, reach)
+        yield "training time", " ".join(filter(None, words))
+        yield "parameters", trial.told(2)
+    for axis, label, what in COUNTS:
         at = trial.positions.get(axis)
         if at is not None:
-            yield label, text.count(at) + words
+            yield label, text.count(at) + what
 
 
 def _mean(trial: TrialView) -> str:
     measured, runs = trial.record.measured, len(trial.record.results)
     of = f"mean of {runs} runs" if runs > 1 else "its run" if measured else ""
     if measured:
-        return f" (estimate; {of} {text.percent(measured.accuracy)})"
-    return f" ({of})" if of else ""
-
-
-def _seconds(trial: TrialView, mean: float) -> str:
-    spread = trial.record.seconds_spread
-    margin = f" {text.seconds_margin(spread.reach(mean), mean)}" if spread else ""
-    ends = ranges(trial.record.runs).get("training_seconds")
-    reach = f" (runs {text.seconds(ends[0])} to {text.seconds(ends[1])})" if ends else ""
-    return f"{text.seconds(mean)} s{margin}{reach}"
+        return f"(estimate; {of} {text.percent(measured.accuracy)})"
+    return f"({of})" if of else ""
 
 
 def _training(trial: TrialView, first_runs: int) -> Iterable[Fact]:
@@ -250,8 +243,7 @@ PANEL = Panel(
     title="Details",
     link="",
     gather=lambda view: view,
-    template=Path(__file__).with_suffix(".html.j2"),
-    script=Path(__file__).with_suffix(".js"),
+    module=__file__,
     data=data,
     is_aside=True,
 )

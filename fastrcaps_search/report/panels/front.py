@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -39,40 +38,35 @@ class FrontInfo:
 
     Attributes:
         view: The study.
-        trials: Its trials by number.
-        fronts: The front in every measure of time.
         paper: What the paper published for these images.
+        hardware: What it trained on.
+        legend: What is drawn beside the marks of policies: look, SVG path, words.
+        listed: The trials in the table.
+        columns: The table's columns beside trial and policy.
+        table_note: What they say, and what they leave out.
     """
 
     view: ReportView
-    trials: Mapping[int, TrialView]
-    fronts: Mapping[TimeAxis, Front]
     paper: tuple[PaperPoint, ...]
+    hardware: str
+    legend: tuple[tuple[str, str, str], ...]
+    listed: tuple[TrialView, ...]
+    columns: tuple[Column, ...]
+    table_note: tuple[str, ...]
 
-    @property
-    def hardware(self) -> str:
-        """What the paper trained on."""
-        return HARDWARE
 
-    @property
-    def listed(self) -> tuple[TrialView, ...]:
-        """The trials in the table."""
-        return self.view.front[:MOST_LISTED]
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The table's columns beside trial and policy."""
-        return columns(self.listed)
-
-    @property
-    def table_note(self) -> tuple[str, ...]:
-        """What the columns say, and what they leave out."""
-        return table_note(self.view)
-
-    @property
-    def legend(self) -> tuple[tuple[str, str, str], ...]:
-        """What is drawn beside the marks of policies: look, SVG path, words."""
-        return tuple(mark for mark, is_drawn in _legend(self.view) if is_drawn)
+def gather(view: ReportView) -> FrontInfo:
+    """The facts; they are there without a front too, and say so."""
+    listed = view.front[:MOST_LISTED]
+    return FrontInfo(
+        view,
+        paper_points(view.definition),
+        HARDWARE,
+        tuple(mark for mark, is_drawn in _legend(view) if is_drawn),
+        listed,
+        columns(listed),
+        table_note(view),
+    )
 
 
 def _legend(view: ReportView) -> Iterable[tuple[tuple[str, str, str], bool]]:
@@ -89,18 +83,14 @@ def _legend(view: ReportView) -> Iterable[tuple[tuple[str, str, str], bool]]:
     yield ("open", BAR, "bar: lowest to highest run"), repeated
 
 
-def gather(view: ReportView) -> FrontInfo:
-    """The facts; they are there without a front too, and say so."""
-    return FrontInfo(view, view.by_number, view.fronts, paper_points(view.definition))
-
-
 def draw(info: FrontInfo) -> tuple[Plot, ...]:
     """The three projections and the figure in 3D, in every measure of time."""
-    if not info.fronts:
+    fronts, trials = info.view.fronts, info.view.by_number
+    if not fronts:
         return ()
     drawn: dict[str, dict[str, Drawing]] = {}
-    for axis, front in info.fronts.items():
-        figures = {**projections(info.trials, front), "space": space(info.trials, front)}
+    for axis, front in fronts.items():
+        figures = {**projections(trials, front), "space": space(trials, front)}
         for name, figure in figures.items():
             drawn.setdefault(name, {})[axis.value] = figure
     of = f"of {len(info.view.complete)} complete trials; on the front: "
@@ -197,28 +187,11 @@ class Column:
 
 def columns(front: Sequence[TrialView]) -> tuple[Column, ...]:
     """The columns beside trial and policy; those that say nothing are left out."""
-    values = [(trial, trial.values) for trial in front if trial.values is not None]
-    reach = {
-        "accuracy": [
-            text.margin(spread.reach(own.accuracy, 1.0))
-            if (spread := trial.record.accuracy_spread)
-            else ""
-            for trial, own in values
-        ],
-        "seconds": [
-            text.seconds_margin(spread.reach(own.training_seconds), own.training_seconds)
-            if (spread := trial.record.seconds_spread)
-            else ""
-            for trial, own in values
-        ],
-    }
     found = [
-        Column("accuracy", [text.percent(own.accuracy) for _, own in values], reach["accuracy"]),
+        Column("accuracy", [t.told(0) for t in front], [t.accuracy_margin for t in front]),
         Column("test\naccuracy", [text.percent(trial.test_accuracy) for trial in front]),
-        Column(
-            "seconds", [text.seconds(own.training_seconds) for _, own in values], reach["seconds"]
-        ),
-        Column("parameters", [text.count(own.parameters) for _, own in values]),
+        Column("seconds", [t.told(1) for t in front], [t.seconds_margin for t in front]),
+        Column("parameters", [trial.told(2) for trial in front]),
         Column("runs", [str(len(trial.record.results)) for trial in front]),
         Column("on\nfront", [text.share(trial.front_probability) for trial in front]),
         Column("P", [trial.exponent for trial in front], is_number=False),
@@ -226,9 +199,9 @@ def columns(front: Sequence[TrialView]) -> tuple[Column, ...]:
         Column("decoder", [trial.decoder for trial in front], is_number=False),
         Column("shared\nweights", [trial.shared for trial in front], is_number=False),
     ]
-    silent = {"runs": {"1"}, "P": {text.NOTHING}, "decoder": {text.NOTHING}}
-    silent["shared\nweights"] = silent["decoder"]
-    return tuple(c for c in found if not set(c.cells) <= silent.get(c.title, set()))
+    optional = {"runs", "P", "decoder", "shared\nweights"}
+    silent = {"1", text.NOTHING}
+    return tuple(c for c in found if c.title not in optional or not set(c.cells) <= silent)
 
 
 def overlays(view: ReportView) -> dict[str, dict[str, Any]]:
@@ -269,7 +242,7 @@ def data(info: FrontInfo) -> dict[str, Any]:
     }
     return {
         "axes": columns,
-        "changes": changes(info.fronts),
+        "changes": changes(info.view.fronts),
         "overlays": overlays(info.view),
     }
 
@@ -280,7 +253,6 @@ PANEL = Panel(
     gather=gather,
     draw=draw,
     note=note,
-    template=Path(__file__).with_suffix(".html.j2"),
-    script=Path(__file__).with_suffix(".js"),
+    module=__file__,
     data=data,
 )

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -317,5 +316,5 @@ PANEL = Panel(
     title="Beside the paper",
     gather=gather,
     note=note,
-    template=Path(__file__).with_suffix(".html.j2"),
+    module=__file__,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from fastrcaps_search.analysis.summary import StudySummary
 from fastrcaps_search.definition.objective import OBJECTIVES
@@ -134,5 +133,5 @@ PANEL = Panel(
     name="protocol",
     title="Protocol",
     gather=gather,
-    template=Path(__file__).with_suffix(".html.j2"),
+    module=__file__,
 )

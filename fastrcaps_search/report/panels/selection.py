@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from fastrcaps_search.front.criteria import BOUNDS, REASONS, Bound, Rule
+from fastrcaps_search.front.criteria import BOUNDS, REASONS, Bound
 from fastrcaps_search.front.selection import FIRST, KNEE_WEIGHTS
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.view import ReportView
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What may be asked for."""
-
-    bounds: tuple[Bound, ...] = BOUNDS
-    rules: tuple[Rule, ...] = (Rule.ACCURACY, Rule.TIME, Rule.SIZE, Rule.KNEE)
+def gather(view: ReportView) -> tuple[Bound, ...] | None:
+    """What may be asked for; ``None`` where there is nothing to choose from."""
+    return BOUNDS if view.front else None
 
 
-def gather(view: ReportView) -> Choices | None:
-    """The criteria; ``None`` where there is nothing to choose from."""
-    return Choices() if view.front else None
-
-
-def data(found: Choices) -> dict[str, Any]:
+def data(bounds: Sequence[Bound]) -> dict[str, Any]:
     """The rule of ``front.selection`` as its numbers and words."""
     return {
         "bounds": [
@@ -42,7 +33,7 @@ def data(found: Choices) -> dict[str, Any]:
                 "missed": bound.missed,
                 "weighs": bound.weighs,
             }
-            for bound in found.bounds
+            for bound in bounds
         ],
         "reasons": REASONS,
         "first": FIRST,
@@ -55,8 +46,7 @@ PANEL = Panel(
     title="Which one is mine?",
     link="Which is mine",
     gather=gather,
-    template=Path(__file__).with_suffix(".html.j2"),
-    script=Path(__file__).with_suffix(".js"),
+    module=__file__,
     data=data,
     is_aside=True,
 )

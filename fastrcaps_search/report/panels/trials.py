@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.report import text
@@ -32,14 +31,6 @@ class Column:
     path: str = ""
 
 
-def _value(column: int) -> Callable[[TrialView], str]:
-    def written(trial: TrialView) -> str:
-        values = trial.record.values
-        return "" if values is None else text.VALUES[column](values.as_tuple()[column])
-
-    return written
-
-
 def _known(words: str) -> str:
     return "" if words == text.NOTHING else words
 
@@ -48,12 +39,12 @@ COLUMNS = (
     Column("trial", "trial", lambda trial: str(trial.number), "trial"),
     Column("state", "state", lambda trial: str(trial.state)),
     Column("policy", "policy", lambda trial: trial.mark.policy),
-    Column("accuracy", "accuracy", _value(0), "values.accuracy"),
+    Column("accuracy", "accuracy", lambda trial: trial.told(0), "values.accuracy"),
     Column(
         "test", "test", lambda trial: _known(text.percent(trial.test_accuracy)), "test_accuracy"
     ),
-    Column("seconds", "seconds", _value(1), "values.training_seconds"),
-    Column("parameters", "parameters", _value(2), "values.parameters"),
+    Column("seconds", "seconds", lambda trial: trial.told(1), "values.training_seconds"),
+    Column("parameters", "parameters", lambda trial: trial.told(2), "values.parameters"),
     Column(
         "sure",
         "on front",
@@ -112,7 +103,6 @@ PANEL = Panel(
     name="trials",
     title="All trials",
     gather=gather,
-    template=Path(__file__).with_suffix(".html.j2"),
-    script=Path(__file__).with_suffix(".js"),
+    module=__file__,
     data=data,
 )
