@@ -18,7 +18,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.fronts import PAIRS
 from fastrcaps_search.report.panels import paper_table
 from fastrcaps_search.report.panels.front import overlays
-from fastrcaps_search.report.panels.paper_table import Comparison, Quantity, comparison
+from fastrcaps_search.report.paper.comparison import Comparison, Quantity, comparison
 from fastrcaps_search.report.paper.protocol import (
     Measure,
     paper_name,
@@ -510,7 +510,9 @@ def study() -> StudyRecord:
 def test_the_view_has_the_comparison(
     records: Records, study: StudyRecord, fixed: TrialRecord
 ) -> None:
-    assert paper_table.gather(view_of(study, [fixed])) == comparison(LENET5, [fixed])
+    found = paper_table.gather(view_of(study, [fixed]))
+    assert found is not None
+    assert found.table == comparison(LENET5, [fixed])
     assert paper_table.gather(view_of(records.study(), records.trials())) is None
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
 
 from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.report.intervals import intervals, wilson
 from fastrcaps_search.report.panels import uncertainty
-from fastrcaps_search.report.panels.uncertainty import intervals, wilson
 from fastrcaps_search.report.trials import MOST_SHOWN, ranges
 from fastrcaps_search.report.view import report_view
 from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
@@ -129,7 +129,7 @@ def test_the_images_say_how_sure_the_runs_are_and_nothing_of_an_estimate(
     assert row.measured == pytest.approx(0.962)
     assert row.accuracy != pytest.approx(0.962, abs=1e-5)
     assert row.interval == pytest.approx(by_scipy(481, 500))
-    bars, thin = intervals(found)["data"][:2]
+    bars, thin = intervals(found.rows, found.split)["data"][:2]
     place = bars["customdata"].index(2)
     assert bars["x"][place] == row.measured
     assert bars["x"][place] + bars["error_x"]["array"][place] == pytest.approx(row.interval[1])
