@@ -146,7 +146,13 @@ def _ticks(low: float, high: float) -> list[float]:
         ]
         if len(ticks) >= 3:
             return ticks[:: math.ceil(len(ticks) / 6)]
-    raw = (high - low) / 5.5
+    ticks = _even_ticks(low, high, 5.5)
+    return ticks if len(ticks) >= 3 else _even_ticks(low, high, 9)
+
+
+def _even_ticks(low: float, high: float, parts: float) -> list[float]:
+    """Multiples of a round step, at most about so many."""
+    raw = (high - low) / parts
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= raw)
     first, last = math.ceil(low / step), math.floor(high / step)
