@@ -17,8 +17,8 @@ from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria, Preference
+from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.crews import Wanted
 from fastrcaps_search.search.driver import RunOutcome, StudyRun

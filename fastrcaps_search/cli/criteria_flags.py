@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import PREFERENCES, Criteria, Preference
+from fastrcaps_search.front.criteria import BOUNDS, PREFERENCES, Bound, Criteria, Preference
 
-MOST_PARAMETERS = 10**12
+HELP = {
+    "min_accuracy": ("A", "least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%"),
+    "max_seconds": ("T", "most training seconds"),
+    "max_parameters": ("P", "most learned parameters"),
+}
+"""What stands for each bound, and what it is."""
 
 
 def criteria(parser: argparse.ArgumentParser) -> None:
     """Flags of the bounds and of the preference."""
-    parser.add_argument(
-        "--min-accuracy",
-        metavar="A",
-        type=_accuracy,
-        help="least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%",
-    )
-    parser.add_argument(
-        "--max-seconds", metavar="T", type=_seconds_above_zero, help="most training seconds"
-    )
-    parser.add_argument(
-        "--max-parameters",
-        metavar="P",
-        type=whole(1, MOST_PARAMETERS),
-        help="most learned parameters",
-    )
+    for bound in BOUNDS:
+        metavar, words = HELP[bound.name]
+        parser.add_argument(f"--{bound.flag}", metavar=metavar, type=_reader(bound), help=words)
     parser.add_argument(
         "--prefer",
         metavar="X",
@@ -41,14 +33,9 @@ def criteria(parser: argparse.ArgumentParser) -> None:
 
 def given_criteria(arguments: argparse.Namespace) -> Criteria | None:
     """The criteria that the flags stand for; ``None`` where none of them was given."""
-    given = {
-        "min_accuracy": arguments.min_accuracy,
-        "max_seconds": arguments.max_seconds,
-        "max_parameters": arguments.max_parameters,
-        "prefer": arguments.prefer,
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return Criteria(**chosen) if chosen else None
+    names = (*(bound.name for bound in BOUNDS), "prefer")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return Criteria(**given) if given else None
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
@@ -66,26 +53,16 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _accuracy(text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,20})?|\.[0-9]{1,20})( ?%)?", text)
-    # The exponent, not a division: 98.7% must be the same float as 0.987.
-    value = float(f"{found[1]}e-2" if found[2] else found[1]) if found else -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(
-            "must be a fraction from 0 to 1, or a percentage with its sign as in 98.5%, "
-            f"got {text[:30]!r}"
-        )
-    return value
+def _reader(bound: Bound) -> Callable[[str], float]:
+    """Reads a bound."""
 
+    def parse(text: str) -> float:
+        value = bound.read(text)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"must be {bound.typed}, got {text[:30]!r}")
+        return value
 
-def _seconds_above_zero(text: str) -> float:
-    # As many digits as a stored value may have, so that it can be pasted.
-    value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,30})?", text) else 0.0
-    if value <= 0:
-        raise argparse.ArgumentTypeError(
-            f"must be seconds above 0 and below 1000000000, got {text[:30]!r}"
-        )
-    return value
+    return parse
 
 
 def _preference(text: str) -> Preference:

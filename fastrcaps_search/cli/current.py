@@ -12,18 +12,18 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fastrcaps_search.cli.report import changed, page_path, read_study
+from fastrcaps_search.cli.report import page_path, watch
 from fastrcaps_search.errors import FastrcapsError
-from fastrcaps_search.report.facts.view import StoredStudy
-from fastrcaps_search.report.write import write_report
+from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.place import STORAGE_VARIABLE, Location, chosen_location
 
 PAUSE_SECONDS = 5.0
+REST = 10.0
+"""A page that took so long to write is not written again for so many times as long."""
 PATIENCE_SECONDS = 10.0
 LOWEST_PRIORITY = 19
 """Niceness with which the page takes next to nothing from trainings that are being timed."""
@@ -61,19 +61,15 @@ def main(name: str) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
-    location = chosen_location(None)
-    known: StoredStudy | None = None
-    pause_seconds = 0.0
-    while not _ended(pause_seconds):
-        began = time.monotonic()
-        # An outage or a full disk: the next look may find it mended.
-        with contextlib.suppress(FastrcapsError):
-            found = read_study(location, name)
-            if known is None or changed(known, found):
-                write_report(found, path=page_path(name))
-            known = found
-        # The page of a long study takes seconds: it must not be written all the time.
-        pause_seconds = max(PAUSE_SECONDS, 10 * (time.monotonic() - began))
+    watch(
+        chosen_location(None),
+        name,
+        [(page_path(name), Format.HTML)],
+        wait=_ended,
+        pause_seconds=PAUSE_SECONDS,
+        rest=REST,
+        bears=FastrcapsError,
+    )
 
 
 def _ended(seconds: float) -> bool:

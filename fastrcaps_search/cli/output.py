@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.report import text
 
 
 def print_json(value: object) -> None:
@@ -69,41 +70,33 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
         str(row["trial"]),
         row["state"],
         TrialParameters.from_dict(parameters).described,
-        _plain(parameters.get("adabatch_exponent")),
-        _plain(parameters.get("decoder")),
-        {True: "yes", False: "no", None: "-"}[parameters.get("weight_sharing")],
-        fraction(values["accuracy"]) + _margin(row, "accuracy", ".2f", 100),
+        *(
+            plain(text.value(parameters.get(name)))
+            for name in ("adabatch_exponent", "decoder", "weight_sharing")
+        ),
+        " ".join([fraction(values["accuracy"]), *_reach(row, "accuracy")]),
         fraction(row.get("test_accuracy")),
-        _seconds(row),
-        "-" if values["parameters"] is None else f"{values['parameters']:,.0f}",
+        " ".join([plain(text.seconds(values["training_seconds"])), *_reach(row, "seconds")]),
+        plain(text.count(values["parameters"])),
         str(row["runs"]),
-        sure(row),
+        plain(text.share(row["front_probability"])) if "front_probability" in row else "-",
         row.get("reason", ""),
     )
 
 
-def sure(row: dict[str, Any]) -> str:
-    """Probability of being on the front; a question mark where nothing was repeated."""
-    if "front_probability" not in row:
-        return "-"
-    probability = row["front_probability"]
-    return "?" if probability is None else f"{100 * probability:.0f} %"
-
-
-def _seconds(row: dict[str, Any]) -> str:
-    seconds = row["values"]["training_seconds"]
-    return "-" if seconds is None else f"{seconds:.1f}" + _margin(row, "training_seconds", ".1f")
-
-
-def _margin(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
+def _reach(row: dict[str, Any], which: str) -> list[str]:
     """How far the 95 % interval reaches from the value, where there is one."""
-    spread = row.get("spread", {}).get(name)
-    if spread is None:
-        return ""
-    margin = factor * spread["margin"]
-    shown = f"{margin:{form}}"
-    # Nothing that is not 0 is to look as if it were.
-    return f" ± {margin:.1g}" if margin and not float(shown) else f" ± {shown}"
+    spread, seconds = row.get("spread", {}), row["values"]["training_seconds"]
+    if which == "accuracy" and "accuracy" in spread:
+        return [plain(text.margin(spread["accuracy"]["margin"]))]
+    if which == "seconds" and "training_seconds" in spread:
+        return [plain(text.seconds_margin(spread["training_seconds"]["margin"], seconds))]
+    return []
+
+
+def plain(words: str) -> str:
+    """Words of a page as a terminal shows them."""
+    return words.replace("\u00a0", " ").replace(text.NOTHING, "-")
 
 
 def megabytes(count: int) -> str:
@@ -113,19 +106,9 @@ def megabytes(count: int) -> str:
 
 def fraction(value: float | None) -> str:
     """A fraction as per cent."""
-    return "-" if value is None else f"{100 * value:.2f} %"
+    return plain(text.percent(value))
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as hours, minutes and seconds."""
-    if seconds is None:
-        return "unknown"
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {whole % 60:02d} s" if minutes else f"{whole} s"
-
-
-def _plain(value: object) -> str:
-    return "-" if value is None else str(value)
+    """Rough time."""
+    return "unknown" if seconds is None else text.duration(seconds)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study as analysed_study
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import StoreUnavailableError, UsageError
-from fastrcaps_search.report.facts.trials import MOST_SHOWN
-from fastrcaps_search.report.facts.view import StoredStudy
+from fastrcaps_search.errors import FastrcapsError, StoreUnavailableError, UsageError
 from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.trials import MOST_SHOWN
+from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.lease import live_leases
@@ -37,18 +37,55 @@ def report(arguments: argparse.Namespace) -> int:
     name = stored_name(arguments.study)
     files = _files(arguments, name)
     known = read_study(location, name)
-    _write(known, files)
-    over = not arguments.watch
-    while not over:
-        # Once more after the last trial: it is then that the front meets the test set.
-        over = not known.in_progress
-        time.sleep(PAUSE_SECONDS)
-        found = _glance(location, name)
-        if found is not None and changed(known, found):
-            known = found
-            _write(known, files)
-        over = over and not known.in_progress
+    write(known, files)
+    if arguments.watch:
+        watch(location, name, files, known=known)
     return 0
+
+
+def sleep(seconds: float) -> bool:
+    """Wait; nothing ends the wait for good."""
+    time.sleep(seconds)
+    return False
+
+
+def watch(
+    location: Location,
+    name: str,
+    files: Sequence[tuple[Path, Format]],
+    *,
+    known: StoredStudy | None = None,
+    wait: Callable[[float], bool] = sleep,
+    pause_seconds: float = PAUSE_SECONDS,
+    rest: float = 0.0,
+    bears: type[FastrcapsError] = StoreUnavailableError,
+) -> None:
+    """Write again whenever the study has changed, until nothing is left to do.
+
+    Args:
+        location: Its database.
+        name: The study.
+        files: What to write.
+        known: What was written already.
+        wait: Waits for so many seconds; whether to end.
+        pause_seconds: Between two looks, at least.
+        rest: The pause after a look that took so long, times that: the page of a long study takes
+            seconds.
+        bears: What may go wrong in a look, which is said; the next one may find it mended.
+    """
+    over, seconds = False, pause_seconds if known else 0.0
+    while not over and not wait(seconds):
+        began = time.monotonic()
+        try:
+            found = read_study(location, name)
+            # Once more after the last trial: it is then that the front meets the test set.
+            over = known is not None and not (known.in_progress or found.in_progress)
+            if known is None or changed(known, found):
+                write(found, files)
+            known = found
+        except bears as error:
+            print(f"waits for the database: {error}", file=sys.stderr, flush=True)
+        seconds = max(pause_seconds, rest * (time.monotonic() - began))
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
@@ -76,19 +113,11 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     ]
 
 
-def _write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:
+def write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:
+    """Write each file and say where it is."""
     for path, form in files:
         write_report(stored, path=path, form=form)
         print(path, flush=True)
-
-
-def _glance(location: Location, name: str) -> StoredStudy | None:
-    """The study now; ``None``, said on the way, while the database does not answer."""
-    try:
-        return read_study(location, name)
-    except StoreUnavailableError as error:
-        print(f"waits for the database: {error}", file=sys.stderr, flush=True)
-        return None
 
 
 def page_path(name: str, form: Format = Format.HTML) -> Path:

@@ -9,8 +9,8 @@ from fastrcaps_search.analysis.rows import choosable_rows
 from fastrcaps_search.cli import output
 from fastrcaps_search.cli.criteria_flags import given_criteria
 from fastrcaps_search.cli.show import opened
-from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.front.selection import select_row
 
 
 def select(arguments: argparse.Namespace) -> int:

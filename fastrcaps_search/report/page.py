@@ -10,62 +10,53 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.report import text
-from fastrcaps_search.report.facts.paper import HARDWARE
-from fastrcaps_search.report.facts.projections import PAIRS
-from fastrcaps_search.report.facts.trials import MOST_SHOWN
-from fastrcaps_search.report.facts.view import ReportView
-from fastrcaps_search.report.library import library
+from fastrcaps_search.report.header import tiles
 from fastrcaps_search.report.payload import payload
+from fastrcaps_search.report.plotly_io import plotly_script
+from fastrcaps_search.report.sections import Section, sections
 from fastrcaps_search.report.templating import TEMPLATES, page_template
-from fastrcaps_search.store.records import TrialState
+from fastrcaps_search.report.view import ReportView
 
-PROBE = "js/0-probe.js"
+PROBE = "js/probe.js"
+FIRST = ("core", "state", "marked", "figures")
+"""Scripts of all pages, before those of the panels; ``page`` is the last."""
 
 _UNSAFE_IN_SCRIPT = "<>&\u2028\u2029"
 
 
 def page(view: ReportView) -> str:
     """The whole page."""
-    found = payload(view)
-    rows = {row["trial"]: row for row in found["rows"]}
-    scripts = [template(name) for name in page_scripts()]
-    plotly = library()
-    states = {trial.state for trial in view.trials}
-    return page_template(
-        "page.html.j2",
-        percent=text.percent,
-        share=text.share,
-        margin=text.margin,
-        points=text.points,
-        p_value=text.p_value,
-        seconds=text.seconds,
-        seconds_margin=text.seconds_margin,
-        count=text.count,
-        trials=lambda numbers: text.numbered("trial", numbers),
-    ).render(
+    found = sections(view)
+    scripts = page_scripts(found)
+    plotly, probe = plotly_script(), template(PROBE)
+    return page_template("page.html.j2").render(
         view=view,
-        pairs=PAIRS,
-        hardware=HARDWARE,
-        most_shown=MOST_SHOWN,
-        nothing=text.NOTHING,
-        states=[state.value for state in TrialState if state in states],
-        lanes=len({(span.worker, span.host) for span in view.spans}),
-        content_policy=script_policy([template(PROBE), plotly, *scripts]),
+        tiles=tiles(view),
+        sections=[(section, Markup(_section(section, view))) for section in found],
+        content_policy=script_policy([probe, plotly, *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
         style=Markup(template("page.css")),
-        probe=Markup(template(PROBE)),
+        probe=Markup(probe),
         library=Markup(plotly),
         scripts=[Markup(script) for script in scripts],
-        front_json=script_json([rows[trial.number] for trial in view.front]),
-        report_json=script_json(found),
+        report_json=script_json(payload(view, found)),
     )
 
 
-def page_scripts() -> list[str]:
+def _section(section: Section, view: ReportView) -> str:
+    """The markup of a section, by its panel's own template or by the usual one."""
+    notes = section.panel.note(section.info)
+    own = section.panel.beside(".html.j2")
+    return page_template("section.html.j2" if own is None else own).render(
+        section=section, panel=section.panel, notes=notes, info=section.info, view=view
+    )
+
+
+def page_scripts(found: Sequence[Section]) -> list[str]:
     """The page's own scripts, in the order in which they need each other."""
-    found = sorted(path.name for path in (TEMPLATES / "js").glob("*.js"))
-    return [f"js/{name}" for name in found if f"js/{name}" != PROBE]
+    own = [path for section in found if (path := section.panel.beside(".js")) is not None]
+    texts = [script.read_text(encoding="utf-8") for script in own]
+    return [*(template(f"js/{name}.js") for name in FIRST), *texts, template("js/page.js")]
 
 
 def script_json(value: Any) -> Markup:  # noqa: ANN401 - any JSON value

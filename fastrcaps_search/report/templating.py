@@ -7,15 +7,17 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from fastrcaps_search.report import text
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def page_template(name: str, **filters: Callable[..., object]) -> Template:
-    """A page's template: values are escaped, and a name that nobody gave is an error.
+def page_template(name: str | Path, **filters: Callable[..., object]) -> Template:
+    """A template: values are escaped, and a name that nobody gave is an error.
 
     Args:
-        name: Its file.
-        filters: What its values may be piped through.
+        name: Its file, among the templates of this package if it is a name alone.
+        filters: What its values may be piped through, beside percent, seconds and count.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -24,5 +26,8 @@ def page_template(name: str, **filters: Callable[..., object]) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(filters)
+    usual = {"percent": text.percent, "seconds": text.seconds, "count": text.count}
+    environment.filters.update({**usual, **filters})
+    if isinstance(name, Path):
+        return environment.from_string(name.read_text(encoding="utf-8"))
     return environment.get_template(name)

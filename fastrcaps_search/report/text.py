@@ -24,7 +24,7 @@ def share(probability: float | None) -> str:
 
 def margin(fraction: float) -> str:
     """What an interval reaches to each side of a fraction, in per cent: ``± 0.31``."""
-    return f"±\u00a0{100 * fraction:.2f}"
+    return f"±\u00a0{_not_nothing(100 * fraction, 2)}"
 
 
 def points(fraction: float) -> str:
@@ -39,7 +39,12 @@ def p_value(value: float) -> str:
 
 def seconds_margin(value: float, mean: float) -> str:
     """The same for seconds, with as many digits as their mean has."""
-    return f"±\u00a0{value:,.{_decimals(mean)}f}"
+    return f"±\u00a0{_not_nothing(value, _decimals(mean))}"
+
+
+def _not_nothing(value: float, decimals: int) -> str:
+    """A number that does not look like 0 unless it is."""
+    return f"{value:.1g}" if 0 < value < 0.5 * 10**-decimals else f"{value:,.{decimals}f}"
 
 
 def seconds(value: float | None) -> str:
@@ -84,20 +89,29 @@ def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
     return f"{word}{'' if len(found) == 1 else 's'} {shown}{more}"
 
 
+def plural(number: int, word: str) -> str:
+    """``1 trial`` or ``2 trials``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def listed(words: Iterable[object]) -> str:
     """``a, b``, or a dash for none."""
     return ", ".join(map(str, words)) or NOTHING
 
 
-def choice(value: object) -> str:
+def value(given: object) -> str:
     """The value of a parameter, or a dash where it does not apply."""
-    if value is None:
+    if given is None:
         return NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(given, bool):
+        return "yes" if given else "no"
+    return f"{given:.3g}" if isinstance(given, float) else str(given)
 
 
 def rank(value: object) -> tuple[float, str]:
     """What sorts the values of a parameter: numbers by size, words by letters."""
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
+
+
+VALUES = (percent, seconds, count)
+"""How a value of each objective is written, in their order."""

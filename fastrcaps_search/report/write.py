@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.disk import disk_errors, replace_file
 from fastrcaps_search.errors import FastrcapsError
-from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
 
 
 def write_report(
@@ -34,48 +33,31 @@ def write_report(
         FastrcapsError: An image that cannot be drawn.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, _WRITERS[form](stored, form, now))
+    if form in (Format.CSV, Format.JSON):
+        from fastrcaps_search.report.tables import csv_text, json_text
+
+        written = csv_text if form is Format.CSV else json_text
+        content = written(trial_rows(stored.trials)).encode()
+    elif form is Format.HTML:
+        from fastrcaps_search.report.page import page
+
+        content = page(_view(stored, now)).encode()
+    else:
+        content = _image(_view(stored, now), form)
+    write_file(path, content)
 
 
-def _page(stored: StoredStudy, form: Format, now: datetime) -> bytes:
-    from fastrcaps_search.report.page import page
+def _image(view: ReportView, form: Format) -> bytes:
+    from fastrcaps_search.report.image import HEIGHT, WIDTH, static
+    from fastrcaps_search.report.plotly_io import image
 
-    return page(_view(stored, now)).encode()
-
-
-def _image(stored: StoredStudy, form: Format, now: datetime) -> bytes:
-    from fastrcaps_search.report.drawings.static import HEIGHT, WIDTH, static
-    from fastrcaps_search.report.library import image
-
-    drawing = static(_view(stored, now))
+    drawing = static(view)
     if drawing is None:
         raise FastrcapsError(
             f"--format {form} needs a complete trial to draw, got none; "
             "wait for the first one, or write html"
         )
     return image(drawing, form=form, width=WIDTH, height=HEIGHT)
-
-
-def _csv(stored: StoredStudy, form: Format, now: datetime) -> bytes:
-    from fastrcaps_search.report.tables import csv_text
-
-    return csv_text(trial_rows(stored.trials)).encode()
-
-
-def _json(stored: StoredStudy, form: Format, now: datetime) -> bytes:
-    from fastrcaps_search.report.tables import json_text
-
-    return json_text(trial_rows(stored.trials)).encode()
-
-
-_WRITERS: dict[Format, Callable[[StoredStudy, Format, datetime], bytes]] = {
-    Format.HTML: _page,
-    Format.PNG: _image,
-    Format.SVG: _image,
-    Format.PDF: _image,
-    Format.CSV: _csv,
-    Format.JSON: _json,
-}
 
 
 def _view(stored: StoredStudy, now: datetime) -> ReportView:

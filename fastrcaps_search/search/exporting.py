@@ -12,8 +12,8 @@ from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.onnx_model import require_onnx
 from fastrcaps_search.export.writer import Weights, require_free, write_network
-from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
+from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import run_folder, run_owner
 from fastrcaps_search.search.runs import claims

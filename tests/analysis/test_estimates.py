@@ -20,12 +20,13 @@ from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.cli.output import print_front
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.choice import select_row
 from fastrcaps_search.front.criteria import Criteria
-from fastrcaps_search.report.facts.progress import progress
-from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from fastrcaps_search.front.selection import select_row
+from fastrcaps_search.report.panels import progress
 from fastrcaps_search.report.payload import payload
+from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.tables import csv_text
+from fastrcaps_search.report.view import StoredStudy, report_view
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
@@ -47,6 +48,8 @@ RUNS = [
     [(0.942, 10.0), (0.943, 10.1)],
     [(0.947, 13.0), (0.945, 12.0)],
 ]
+
+WRITTEN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def study_of(runs_per_trial: int) -> StudyRecord:
@@ -139,10 +142,9 @@ def test_front_choice_page_and_files_go_by_the_same_values(stored: list[TrialRec
     assert front == [rows[row["trial"]] for row in front]
     best = max(row["values"]["accuracy"] for row in rows)
     assert select_row(front, Criteria())["values"]["accuracy"] == best
-    written_at = datetime(2026, 3, 1, tzinfo=UTC)
-    view = report_view(StoredStudy(study, trials, []), written_at=written_at, version="1")
-    assert view.estimated
-    assert payload(view)["rows"] == rows
+    view = report_view(StoredStudy(study, trials, []), written_at=WRITTEN_AT, version="1")
+    assert view.is_estimated
+    assert payload(view, sections(view))["rows"] == rows
     assert [one.number for one in view.front] == [row["trial"] for row in front]
     for line, row in zip(csv.DictReader(io.StringIO(csv_text(rows))), rows, strict=True):
         assert line["values.accuracy"] == str(row["values"]["accuracy"])
@@ -222,7 +224,9 @@ def test_the_hypervolume_only_grows_though_every_trial_moves_the_estimates(
         assert trials[0].values is not None
         moved.add(trials[0].values.accuracy)
         volumes.append(summarise(study, trials, []).hypervolume or 0.0)
-        shown = progress(study, [replace(one, finished_at=float(one.number)) for one in trials])
+        ended = [replace(one, finished_at=float(one.number)) for one in trials]
+        view = report_view(StoredStudy(study, ended), written_at=WRITTEN_AT, version="1")
+        shown = progress.gather(view)
         assert shown is not None
         assert shown.hypervolumes[-1] == pytest.approx(volumes[-1])
     assert volumes == sorted(volumes)

@@ -12,7 +12,7 @@ CONTRACTS = {
     "layers": "imports point down only",
     "torch": "torch only in capsnet, training and export, torchvision only in data.download",
     "optuna": "optuna only in search, and where trials are made Optuna's",
-    "plotly": "plotly only in report.library",
+    "plotly": "plotly only in report.plotly_io",
 }
 
 

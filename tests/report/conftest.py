@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Dialog, Page, ViewportSize, expect, syn
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.report.facts.view import StoredStudy
+from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
@@ -258,8 +258,9 @@ class Opened:
 
     def embedded_front(self) -> list[dict[str, Any]]:
         """The rows of ``front --json`` that the page carries."""
-        found = json.loads(self.page.locator("#front-data").text_content() or "")
-        return list(found)
+        found = json.loads(self.page.locator("#report-data").text_content() or "")
+        rows = {row["trial"]: row for row in found["rows"]}
+        return [rows[number] for number in found["fronts"].get("seconds", ())]
 
 
 def open_in(

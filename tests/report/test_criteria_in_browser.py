@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from fastrcaps_search.front.choice import Candidate, NothingFits, Selection, choose
 from fastrcaps_search.front.criteria import Criteria, Preference, Rule
+from fastrcaps_search.front.selection import Candidate, NothingFits, Selection, select
 from fastrcaps_search.store.records import TrialRecord, Values
 from tests.report.addresses import expect_fragment
 
@@ -84,10 +84,14 @@ def test_when_none_fits_the_nearest_ones_are_named(page: Page) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "says"),
     [
-        ("at least accuracy", "98.5", "a fraction from 0 to 1, or a percentage such as 98.5%"),
-        ("at most seconds", "-1", "seconds above 0"),
-        ("at most parameters", "1.5", "a whole number above 0"),
-        ("at most parameters", "<b>", "a whole number above 0"),
+        (
+            "at least accuracy",
+            "98.5",
+            "a fraction from 0 to 1, or a percentage with its sign as in 98.5%",
+        ),
+        ("at most seconds", "-1", "seconds above 0 and below 1000000000"),
+        ("at most parameters", "1.5", "a whole number from 1 to 1000000000000"),
+        ("at most parameters", "<b>", "a whole number from 1 to 1000000000000"),
     ],
 )
 def test_what_is_no_number_is_said_and_names_nothing(
@@ -171,25 +175,20 @@ def test_the_rule_of_the_page_is_that_of_select(
     for _ in range(300):
         accuracy = bound(lambda v: v.accuracy, 0.1)
         parameters = bound(lambda v: v.parameters, 2000)
-        bounds = {
-            "accuracy": None if accuracy is None else min(accuracy, 1.0),
-            "seconds": bound(lambda v: v.training_seconds, 20),
-            "parameters": None if parameters is None else float(max(1, round(parameters))),
-        }
+        bounds = (
+            None if accuracy is None else min(accuracy, 1.0),
+            bound(lambda v: v.training_seconds, 20),
+            None if parameters is None else float(max(1, round(parameters))),
+        )
         asked.append((bounds, draw.randrange(len(PREFERENCES))))
     said = opened.page.evaluate(
-        "asked => asked.map(([bounds, prefer]) => report.choice.choose(bounds, prefer))",
+        "asked => asked.map(([bounds, prefer]) => report.criteria.choose(bounds, prefer))",
         [[bounds, PREFERENCES[place][1]] for bounds, place in asked],
     )
     fitted = 0
     for (bounds, place), answer in zip(asked, said, strict=True):
-        criteria = Criteria(
-            min_accuracy=bounds["accuracy"],
-            max_seconds=bounds["seconds"],
-            max_parameters=bounds["parameters"],
-            prefer=PREFERENCES[place][0],
-        )
-        expected = choose(front, criteria)
+        criteria = Criteria(*bounds, PREFERENCES[place][0])
+        expected = select(front, criteria)
         if isinstance(expected, Selection):
             fitted += 1
             assert (answer["number"], answer["why"]) == (expected.number, expected.why)

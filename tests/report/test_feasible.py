@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from fastrcaps_search.report.drawings.figures import figures, overlays
-from fastrcaps_search.report.facts.time_axis import TimeAxis
-from fastrcaps_search.report.payload import payload
+from fastrcaps_search.report.header import tiles
+from fastrcaps_search.report.panels import effects, importance, progress, uncertainty
+from fastrcaps_search.report.panels.front import overlays
+from fastrcaps_search.report.time_axis import TimeAxis
 from fastrcaps_search.store.records import SetAside, TrialRecord
 from tests.report.addresses import expect_fragment
-from tests.report.views import view_of
+from tests.report.views import figures, payload, view_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -38,18 +39,21 @@ def test_the_view_is_as_without_them_but_for_the_lists(records: Records) -> None
     assert [t.number for t in view.front] == [t.number for t in plain.front]
     assert [t.number for t in view.complete] == list(range(13))
     assert [t.number for t in view.feasible] == list(range(11))
-    assert view.tiles[0].note == "13 complete, 2 of them infeasible"
-    assert view.tiles[1:] == plain.tiles[1:]
-    assert (view.importance, view.effects) == (plain.importance, plain.effects)
-    assert view.certainty is not None
-    assert plain.certainty is not None
-    assert view.certainty.near == plain.certainty.near
+    assert tiles(view)[0].note == "13 complete, 2 of them infeasible"
+    assert tiles(view)[1:] == tiles(plain)[1:]
+    assert importance.gather(view) == importance.gather(plain)
+    assert effects.gather(view) == effects.gather(plain)
+    sure, before = uncertainty.gather(view), uncertainty.gather(plain)
+    assert sure is not None
+    assert before is not None
+    assert sure.near == before.near
     for axis, front in view.fronts.items():
         assert replace(front, infeasible={}) == plain.fronts[axis]
         assert set(front.infeasible) == {GUESS, ASIDE}
-    assert view.progress is not None
-    assert plain.progress is not None
-    assert view.progress.hypervolumes[-1] == plain.progress.hypervolumes[-1]
+    grown, grown_before = progress.gather(view), progress.gather(plain)
+    assert grown is not None
+    assert grown_before is not None
+    assert grown.hypervolumes[-1] == grown_before.hypervolumes[-1]
     notes = {trial.number: trial.note for trial in view.trials if trial.note}
     assert notes == {
         GUESS: "not better than guessing",
@@ -95,7 +99,8 @@ def test_a_study_of_nothing_feasible_has_a_page_that_says_so(
 ) -> None:
     trials = trials_of(records)[11:]
     view = view_of(records.study(), trials)
-    assert (view.front, view.fronts, view.progress, view.importance) == ((), {}, None, None)
+    assert (view.front, view.fronts) == ((), {})
+    assert (progress.gather(view), importance.gather(view)) == (None, None)
     assert payload(view)["fronts"] == {}
     assert "No trial is feasible, so there is no front" in write(
         records.study(), trials

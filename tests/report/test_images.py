@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fastrcaps_search.errors import FastrcapsError
-from fastrcaps_search.report.drawings.static import HEIGHT, WIDTH
-from fastrcaps_search.report.facts.view import StoredStudy
 from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.image import HEIGHT, WIDTH
+from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from tests.report.views import FAILURE, WRITTEN_AT
 

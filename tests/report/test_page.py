@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,13 @@ import pytest
 from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.facts.view import StoredStudy, report_view
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.marks import contrast
 from fastrcaps_search.report.page import page, page_scripts, script_json
+from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.templating import TEMPLATES
+from fastrcaps_search.report.view import StoredStudy, report_view
 from fastrcaps_search.report.write import write_report
+from tests.report.colours import contrast
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
 
 if TYPE_CHECKING:
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
 TEXTS = [Format.HTML, Format.CSV, Format.JSON]
 
 
-def data_of(text: str, name: str) -> list[dict[str, object]]:
-    found = re.search(f'id="{name}">(.*?)</script>', text)
+def rows_of(text: str) -> list[dict[str, object]]:
+    """The rows of the trials on the front, in its order."""
+    found = re.search('id="report-data">(.*?)</script>', text)
     assert found is not None
-    return list(json.loads(found[1]))
+    data = json.loads(found[1])
+    rows = {row["trial"]: row for row in data["rows"]}
+    return [rows[number] for number in data["fronts"].get("seconds", ())]
 
 
 def test_the_folder_is_made_and_nothing_else_is_left_in_it(
@@ -53,7 +58,7 @@ def test_a_second_report_replaces_the_first(
     records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Format
 ) -> None:
     stored = StoredStudy(records.study(), records.trials())
-    monkeypatch.setattr("fastrcaps_search.report.library.image", lambda *_, **__: b"drawn")
+    monkeypatch.setattr("fastrcaps_search.report.plotly_io.image", lambda *_, **__: b"drawn")
     path = tmp_path / f"mine.{form}"
     path.write_text("what was there")
     first = path.stat()
@@ -135,7 +140,7 @@ def test_json_refuses_what_json_has_no_word_for() -> None:
 def test_every_study_has_a_page_that_carries_its_rows(records: Records, kind: str) -> None:
     stored = stored_of(kind, records)
     text = page(report_view(stored, written_at=WRITTEN_AT, version="1"))
-    assert data_of(text, "front-data") == front_rows(stored.trials)
+    assert rows_of(text) == front_rows(stored.trials)
     report = re.search('id="report-data">(.*?)</script>', text)
     assert report is not None
     assert json.loads(report[1])["rows"] == trial_rows(stored.trials)
@@ -156,12 +161,13 @@ def test_values_that_are_not_finite_do_not_break_the_page(
 ) -> None:
     odd = records.complete(1, float("nan"), 10.0, 100)
     path = write(records.study(), [records.trials()[0], odd])
-    rows = data_of(path.read_text(encoding="utf-8"), "front-data")
+    rows = rows_of(path.read_text(encoding="utf-8"))
     assert [row["trial"] for row in rows] == [0]
 
 
 def test_only_its_own_scripts_may_run_and_nothing_may_be_fetched(records: Records) -> None:
-    text = page(view_of(records.study(), records.trials()))
+    view = view_of(records.study(), records.trials())
+    text = page(view)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     directives = dict(part.split(" ", 1) for part in policy[1].replace("&#39;", "'").split("; "))
@@ -170,7 +176,7 @@ def test_only_its_own_scripts_may_run_and_nothing_may_be_fetched(records: Record
         r'<script(?: type="text/plain" id="plotly")?>(.*?)</script>', text, flags=re.DOTALL
     )
     # The probe, Plotly and the page's own.
-    assert len(scripts) == 2 + len(page_scripts()) > 5
+    assert len(scripts) == 2 + len(page_scripts(sections(view))) > 5
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
     assert directives == {
         "default-src": "'none'",
@@ -185,16 +191,16 @@ def test_only_its_own_scripts_may_run_and_nothing_may_be_fetched(records: Record
     # The policy stands before any script, or it would not hold for it.
     assert text.index("Content-Security-Policy") < text.index("<script")
     blocks = re.findall(r'<script type="([^"]+)"', text)
-    assert blocks == ["application/json", "application/json", "text/plain"]
+    assert blocks == ["application/json", "text/plain"]
 
 
 def test_no_element_names_a_place_on_the_network(records: Records) -> None:
-    text = page(view_of(records.study(), records.trials()))
+    view = view_of(records.study(), records.trials())
+    text = page(view)
     markup = re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"https?:|(src|href)=\"//|@import", markup)
     assert not re.search(r"<[^>]+ on[a-z]+=", markup)
-    for name in page_scripts():
-        own = (Path(__file__).parents[2] / "fastrcaps_search/report/templates" / name).read_text()
+    for own in page_scripts(sections(view)):
         assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b\(?", own)
 
 
@@ -218,13 +224,13 @@ def test_the_first_of_a_very_long_front_are_in_the_table(records: Records) -> No
     assert table is not None
     assert len(re.findall("data-trial=", table[1])) == 200
     assert "The 200 of highest accuracy out of 205" in text
-    assert len(data_of(text, "front-data")) == 205
+    assert len(rows_of(text)) == 205
 
 
 @pytest.mark.parametrize(
     ("kind", "shown", "hidden"),
     [
-        ("empty", ["No trial has started yet."], ['id="mine"', 'id="certainty-section"']),
+        ("empty", ["No trial has started yet."], ['id="mine"', 'id="uncertainty"']),
         ("failed", ["No trial is complete yet", 'id="timeline"'], ['id="curves"']),
         ("running", ["2 of 5 epochs done", 'id="curves"'], ['id="mine"']),
         ("one", ['id="mine"', "1.000"], ['id="why"']),
@@ -247,9 +253,9 @@ def test_sections_come_with_what_they_say(
 def test_a_page_of_estimates_says_what_are_means_and_what_are_not(records: Records) -> None:
     stored = stored_of("repeated", records)
     words = "mean over the trial's runs", "Accuracies are estimates", "means over all runs"
-    text = page(view_of(stored.study, stored.trials))
+    text = unescape(page(view_of(stored.study, stored.trials)))
     assert [each in text for each in words] == [False, False, True]
-    text = page(view_of(stored.study, estimated(stored.trials, study=stored.study)))
+    text = unescape(page(view_of(stored.study, estimated(stored.trials, study=stored.study))))
     assert [each in text for each in words] == [True, True, True]
 
 
@@ -317,11 +323,11 @@ def test_the_fronts_table_says_how_sure_it_is(records: Records) -> None:
     assert found[9][5] == "2"
     assert found[7][1:6] == ["92.10 %", "91.70 %", "62.3", "1,557,040", "1"]
     for number, row in found.items():
-        assert row[6] == f"{100 * view.sureness[number]:.0f} %"
+        assert row[6] == f"{100 * view.stored.front_probabilities[number]:.0f} %"
     text = " ".join(page(view).replace("\u00a0", " ").split())
     assert "Trials on the front were trained 1 to 5 times" in text
     assert "pooled over the 3 trials of the study that were trained more than once" in text
-    sure = f"{100 * view.sureness[1]:.0f}"
+    sure = f"{100 * view.stored.front_probabilities[1]:.0f}"
     assert f"Trial 1 ({sure} %) is not on the front but may belong there." in text
     assert "othing was repeated" not in re.sub("<script.*?</script>", "", text)
 
@@ -338,25 +344,3 @@ def test_where_nothing_was_repeated_the_page_says_so(records: Records) -> None:
     planned = view_of(replace(records.study(), repeats=2), records.trials())
     expected = "? nothing has been repeated yet; 5 planned runs say how sure the front is."
     assert expected in page(planned)
-
-
-def test_trials_near_the_front_are_listed_in_words(records: Records) -> None:
-    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
-    assert view.certainty is not None
-
-    def listed(number: int) -> str:
-        near = tuple(replace(trial, probability=0.25) for trial in view.trials[:number])
-        assert view.certainty is not None
-        sure = replace(view.certainty, near=near)
-        text = " ".join(page(replace(view, certainty=sure)).replace("\u00a0", " ").split())
-        found = re.search(r"(Trial \d+ \(25 %\)[^.]*\.)", text)
-        assert found is not None
-        return found[1]
-
-    ending = " are not on the front but may belong there."
-    assert listed(2) == f"Trial 0 (25 %) and trial 1 (25 %){ending}"
-    assert listed(3) == f"Trial 0 (25 %), trial 1 (25 %) and trial 2 (25 %){ending}"
-    assert listed(9) == (
-        "Trial 0 (25 %), trial 1 (25 %), trial 2 (25 %), trial 3 (25 %), trial 4 (25 %), "
-        f"trial 5 (25 %) and 3 more{ending}"
-    )

@@ -63,7 +63,7 @@ def test_a_study_is_drawn_whole_and_in_silence(full: Opened) -> None:
     assert page.locator("#rates .lines path").count() == 3
     assert page.locator("#batches .lines path").count() == 4
     # The front as bars of certainty, and what the test set said of it.
-    assert page.locator("#certainty .points path.point").count() == 5 + 5
+    assert page.locator("#accuracies .points path.point").count() == 5 + 5
     # Five parameters vary, in three columns.
     assert page.locator("#importance .bars path").count() == 15
     # Thirteen trials, of which one was lost and taken over: both are marked.
@@ -215,12 +215,17 @@ def test_a_marker_says_what_it_is(full: Opened) -> None:
     )
     assert [text.replace("\u00a0", " ").split("<br>") for text in texts] == [
         [
-            "<b>trial 9</b>, on the front",
-            "warm_restarts+adabatch, P = 5",
-            "batch 1 → 32 → 64 → 128",
-            "reduced decoder, weights shared",
-            "accuracy 94.80 %, test 94.40 %",
-            "104.4 s, 1,483,312 parameters",
+            "<b>trial 9, on the front</b>",
+            "warm_restarts+adabatch",
+            "on the front ? (nothing was repeated)",
+            "P 5",
+            "batch size 1 → 32 → 64 → 128",
+            "decoder reduced",
+            "shared weights yes",
+            "accuracy 94.80 %",
+            "test accuracy 94.40 %",
+            "training time 104.4 s",
+            "parameters 1,483,312",
         ]
     ]
 

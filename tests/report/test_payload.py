@@ -13,15 +13,27 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
+from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.report import payload as module
-from fastrcaps_search.report.facts.view import StoredStudy, report_view
+from fastrcaps_search.report import curves
+from fastrcaps_search.report.curves import UNITS, UNKNOWN
 from fastrcaps_search.report.page import page
-from fastrcaps_search.report.payload import MOST_TRACE, UNITS, UNKNOWN, payload
+from fastrcaps_search.report.panels.card import MOST_TRACE
+from fastrcaps_search.report.tables import csv_text
+from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.store.records import EpochRecord, Values
-from tests.report.views import FAILURE, HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of, with_runs
+from tests.report.views import (
+    FAILURE,
+    HOSTILE,
+    KINDS,
+    WRITTEN_AT,
+    payload,
+    stored_of,
+    view_of,
+    with_runs,
+)
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import TrialRecord
@@ -42,9 +54,18 @@ def with_epochs(
     return replace(trial, epochs=epochs)
 
 
+def cards(view: ReportView) -> list[dict[str, Any]]:
+    """What the page's card knows of each trial; facts by label."""
+    found = payload(view)["panels"]["card"]
+    return [
+        {**card, "facts": dict(found["said"][place] for place in card["facts"])}
+        for card in found["trials"]
+    ]
+
+
 def test_the_page_knows_how_numbers_are_packed(records: Records) -> None:
-    found = payload(view_of(records.study(), []))
-    assert (found["study"]["units"], found["study"]["unknown"]) == (UNITS, UNKNOWN)
+    found = payload(view_of(records.study(), []))["panels"]["card"]
+    assert (found["units"], found["unknown"]) == (UNITS, UNKNOWN)
     assert (UNITS, UNKNOWN) == (50_000, 65_535)
 
 
@@ -52,7 +73,7 @@ def test_the_page_knows_how_numbers_are_packed(records: Records) -> None:
 def test_packed_curves_are_exact(records: Records, images: int) -> None:
     accuracies = [right / images for right in range(images + 1)]
     trial = with_epochs(records, records.running(0), [(a, 2.0) for a in accuracies])
-    (run,) = payload(view_of(records.study(epochs=10_000), [trial]))["more"][0]["runs"]
+    (run,) = cards(view_of(records.study(epochs=10_000), [trial]))[0]["runs"]
     assert unpacked(run["curve"]) == accuracies
 
 
@@ -60,7 +81,7 @@ def test_what_is_not_finite_is_none(records: Records) -> None:
     nan, inf = float("nan"), float("inf")
     rows = [(0.25, 3.0), (nan, 6.0), (inf, 1.5), (-inf, 0.0)]
     trial = with_epochs(records, records.running(0), rows)
-    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    (run,) = cards(view_of(records.study(), [trial]))[0]["runs"]
     assert unpacked(run["curve"]) == [0.25, None, None, None]
     assert run["longest"] == 6.0
     spent = [share * run["longest"] for share in unpacked(run["spent"]) if share is not None]
@@ -70,7 +91,7 @@ def test_what_is_not_finite_is_none(records: Records) -> None:
 def test_seconds_of_each_epoch_are_near(records: Records) -> None:
     rows = [(0.5, 0.013 * 1.37**n) for n in range(30)]
     trial = with_epochs(records, records.running(0), rows)
-    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    (run,) = cards(view_of(records.study(), [trial]))[0]["runs"]
     spent = [(share or 0.0) * run["longest"] for share in unpacked(run["spent"])]
     assert run["longest"] == max(seconds for _, seconds in rows)
     # Half a part of the longest.
@@ -82,10 +103,9 @@ def test_each_run_has_its_own_curve(records: Records) -> None:
     second = [
         replace(e, metrics=replace(e.metrics, accuracy=0.5)) if e.run else e for e in trial.epochs
     ]
-    runs = payload(view_of(records.study(), [replace(trial, epochs=tuple(second))]))["more"][0][
-        "runs"
-    ]
-    assert [run["seed"] for run in runs] == [7, 8]
+    (card,) = cards(view_of(records.study(), [replace(trial, epochs=tuple(second))]))
+    runs = card["runs"]
+    assert card["facts"]["seeds"] == "7, 8"
     # 0.97 less 0.6 * 0.3^n, but for the last.
     climbing = [0.97 - 0.6 * 0.3**n for n in range(1, 5)] + [0.97]
     assert unpacked(runs[0]["curve"]) == pytest.approx(climbing, abs=1e-5)
@@ -94,7 +114,7 @@ def test_each_run_has_its_own_curve(records: Records) -> None:
 
 def test_a_run_without_epochs_has_an_empty_curve(records: Records) -> None:
     trial = records.running(0, epochs=0)
-    (run,) = payload(view_of(records.study(), [trial]))["more"][0]["runs"]
+    (run,) = cards(view_of(records.study(), [trial]))[0]["runs"]
     assert (run["curve"], run["spent"], run["longest"]) == ("", "", 0.0)
 
 
@@ -113,12 +133,11 @@ def test_a_run_without_epochs_has_an_empty_curve(records: Records) -> None:
 def test_curves_that_do_not_fit_are_left_out(
     records: Records, monkeypatch: pytest.MonkeyPatch, most: int, carried: set[int]
 ) -> None:
-    monkeypatch.setattr(module, "MOST_EPOCHS", most)
-    more = payload(view_of(records.study(), records.trials()))["more"]
-    found = {n for n, trial in enumerate(more) if any("curve" in run for run in trial["runs"])}
-    assert found == carried
+    monkeypatch.setattr(curves, "MOST_EPOCHS", most)
+    found = cards(view_of(records.study(), records.trials()))
+    assert {n for n, card in enumerate(found) if "runs" in card} == carried
     # What is said of a run is said all the same.
-    assert all(run["device"] for trial in more for run in trial["runs"])
+    assert all(card["facts"]["device"] for card in found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,8 +146,9 @@ def test_every_study_is_plain_json(records: Records, kind: str) -> None:
     found = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))
     text = json.dumps(found, allow_nan=False)
     assert json.loads(text)["rows"] == trial_rows(stored.trials)
-    assert len(found["more"]) == len(found["rows"]) == len(stored.trials)
-    go.Figure({"data": [], "layout": found["card"]["layout"]})
+    assert len(found["trials"]) == len(found["rows"]) == len(stored.trials)
+    assert found["csv"] == csv_text(trial_rows(stored.trials))
+    go.Figure({"data": [], "layout": found["panels"]["card"]["layout"]})
 
 
 def test_numbers_that_are_not_finite_do_not_reach_the_page(records: Records) -> None:
@@ -157,29 +177,40 @@ def test_what_the_page_knows_of_a_trial(records: Records) -> None:
             for epoch in records.trials()[5].epochs
         ),
     )
-    found = payload(view_of(records.study(), [trial]))
-    more = found["more"][0]
-    assert more["policy"] == "warm_adabatch"
-    assert more["batch"] == "1 → 8"
-    assert more["workers"] == ["w1", "w2", "w3", "w4", "w5"]
-    assert (more["sharing"], more["claims"]) == ([1], 2)
-    assert more["positions"] == pytest.approx(
-        {"seconds": 94.0, "epochs": 5.0, "samples": 20_000, "steps": 1_250, "paper": 94.0}
-    )
-    (run,) = more["runs"]
-    assert (run["seed"], run["bitEqual"], run["threads"]) == (7, True, 1)
-    assert (run["device"], run["torch"], run["precision"]) == (
-        "Test CPU @ 2 GHz",
-        "2.14.1",
-        "fp32",
-    )
-    # Nothing is said of what there is nothing to say of.
-    assert not {"rates", "note", "ranges", "failure"} & set(more)
+    view = view_of(records.study(), [trial])
+    assert payload(view)["trials"] == [
+        {"policy": "warm_adabatch", "words": "w1 w2 w3 w4 w5 front"},
+    ]
+    (card,) = cards(view)
+    assert {label: said.replace("\u00a0", " ") for label, said in card["facts"].items()} == {
+        "state": "complete",
+        "on the front": "? (nothing was repeated)",
+        "P": "3",
+        "batch size": "1 → 8",
+        "decoder": "full",
+        "shared weights": "no",
+        "accuracy": "97.00 %",
+        "test accuracy": "96.60 %",
+        "training time": "94.0 s",
+        "parameters": "1,915,440",
+        "best epoch": "5",
+        "samples": "20,000 up to the best epoch",
+        "steps": "1,250 up to the best epoch",
+        "device": "Test CPU @ 2 GHz",
+        "threads": "1",
+        "workers per device": "1",
+        "torch": "2.14.1, fp32",
+        "seed": "7",
+        "trained by": "w1, w2, w3, w4, w5",
+        "claims with a stored epoch": "2 (continued or taken over)",
+    }
+    assert card["isKept"] is True
+    assert "failure" not in card
 
 
 def test_a_failure_keeps_the_end_of_its_trace(records: Records) -> None:
     failure = replace(FAILURE, trace="x" * 9_000 + "the end")
-    more = payload(view_of(records.study(), [records.failed(0, failure)]))["more"][0]
+    (more,) = cards(view_of(records.study(), [records.failed(0, failure)]))
     assert more["failure"]["kind"] == "DivergedError"
     assert more["failure"]["log"] == "a.log"
     assert len(more["failure"]["trace"]) == MOST_TRACE
@@ -188,31 +219,46 @@ def test_a_failure_keeps_the_end_of_its_trace(records: Records) -> None:
 
 def test_ranges_are_told_where_there_are_several_runs(records: Records) -> None:
     trial = with_runs(records.trials()[5], [(0.95, 90.0), (0.99, 98.0)])
-    more = payload(view_of(records.study(), [trial]))["more"][0]
-    assert more["ranges"] == {"accuracy": (0.95, 0.99), "training_seconds": (90.0, 98.0)}
+    (card,) = cards(view_of(records.study(), [trial]))
+    said = card["facts"]["training time"].replace("\u00a0", " ")
+    # Two runs of 90 and 98 s: 4 s off their mean, t of 1 degree 12.706.
+    assert said == "94.0 s ± 50.8 (runs 90.0 to 98.0)"
+    assert card["facts"]["each run"].replace("\u00a0", " ") == "95.00 %, 99.00 %"
 
 
 def test_trials_of_one_schedule_share_it(records: Records) -> None:
-    found = payload(view_of(records.study(), records.trials()))
-    places = [trial["schedule"] for trial in found["more"]]
+    found = payload(view_of(records.study(), records.trials()))["panels"]["card"]
+    lines = [(tuple(card["rate"]), tuple(card["batch"])) for card in found["trials"]]
     # fixed, one-cycle, warm AdaBatch of P = 4, decay with AdaBatch, warm AdaBatch of P = 3,
     # fixed with AdaBatch, restarts, restarts with AdaBatch, decay.
-    assert places == [0, 1, 2, 3, 0, 4, 5, 6, 1, 7, 8]
-    assert len(found["schedules"]) == 9
-    assert found["schedules"][6] == {
-        "rates": [["cosine", 0.0, 1.0, 5, 1e-3, 1e-4, 0.0]],
-        "sizes": ((16, 5),),
-    }
+    distinct = list(dict.fromkeys(lines))
+    assert [distinct.index(line) for line in lines] == [0, 1, 2, 3, 0, 4, 5, 6, 1, 7, 8]
+
+
+def test_the_page_has_the_points_of_each_schedule(records: Records) -> None:
+    trial = records.trials()[1]
+    faster = replace(trial.parameters, lr_max=5e-3)
+    twice = [trial, replace(trial, number=1, parameters=faster)]
+    found = payload(view_of(records.study(), twice))["panels"]["card"]
+    for card, highest in zip(found["trials"], (1e-3, 5e-3), strict=True):
+        epochs, shape, low, high = card["rate"]
+        heights = [low + (high - low) * part for part in found["lines"][shape]]
+        # Equation 1: up over 45 % of five epochs, down over 45 %, then to a tenth of 1e-4.
+        corners = dict(zip(found["lines"][epochs], heights, strict=True))
+        assert corners == pytest.approx({0.0: 1e-4, 2.25: highest, 4.5: 1e-4, 5.0: 1e-5}, rel=1e-3)
+        starts, sizes, *ends = card["batch"]
+        # Batch sizes are carried as they are.
+        assert (found["lines"][starts], found["lines"][sizes]) == ((0, 5), (16, 16))
+        assert ends == [0, 1]
 
 
 def test_fronts_marks_and_axes(records: Records) -> None:
     found = payload(view_of(records.study(), records.trials()))
     assert found["fronts"]["seconds"] == records.front
     assert set(found["fronts"]) == {"seconds", "epochs", "samples", "steps", "paper"}
-    assert found["axes"] == ["seconds", "epochs", "samples", "steps", "paper"]
-    assert [mark["policy"] for mark in found["marks"]][:2] == ["fixed", "fixed+adabatch"]
-    assert found["marks"][0] == {
-        "policy": "fixed",
+    assert list(found["fronts"]) == ["seconds", "epochs", "samples", "steps", "paper"]
+    assert list(found["marks"])[:2] == ["fixed", "fixed+adabatch"]
+    assert found["marks"]["fixed"] == {
         "light": "#000000",
         "dark": "#ffffff",
         "outline": "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12z",
@@ -220,14 +266,20 @@ def test_fronts_marks_and_axes(records: Records) -> None:
 
 
 def test_the_study_says_where_it_lies_and_how_it_is_repeated(records: Records) -> None:
-    for storage, told in (("a b.db", ("a b.db", False)), (None, ("", True))):
+    for storage, words in (
+        ("", ""),
+        ("a b.db", " --storage 'a b.db'"),
+        (None, ' --storage "${FASTRCAPS_STORAGE:?}"'),
+    ):
         stored = StoredStudy(records.study(), records.trials(), storage=storage)
-        found = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))["study"]
-        assert (found["storage"], found["onServer"]) == told
-    assert (found["name"], found["seed"]) == ("mnist-mini", 7)
-    assert found["inProgress"] is True
+        found = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))
+        card = found["panels"]["card"]
+        assert card["select"] == f"fastrcaps-search select --study mnist-mini{words}"
+        assert card["export"] == f"fastrcaps-search export --study mnist-mini{words}"
+    assert (found["study"]["name"], card["seed"]) == ("mnist-mini", 7)
+    assert found["study"]["inProgress"] is True
     # The protocol alone: the page adds a name and the configuration of a trial.
-    values = tomllib.loads(found["file"])
+    values = tomllib.loads(card["file"])
     assert not {"name", "space", "configuration"} & set(values)
     again = StudyDefinition.from_dict({**values, "name": "mnist-mini"})
     assert again == records.study().definition
@@ -236,7 +288,7 @@ def test_the_study_says_where_it_lies_and_how_it_is_repeated(records: Records) -
 def test_texts_from_outside_come_whole(records: Records) -> None:
     trial = records.failed(0, replace(FAILURE, message=HOSTILE, trace=HOSTILE))
     found = payload(view_of(records.study(), [trial]))
-    assert found["more"][0]["note"] == found["rows"][0]["reason"] == HOSTILE
+    assert found["trials"][0]["note"] == found["rows"][0]["reason"] == HOSTILE
 
 
 def large(records: Records, *, trials: int, epochs: int) -> list[TrialRecord]:
@@ -286,8 +338,8 @@ def test_a_page_of_a_thousand_trials_of_a_hundred_epochs_is_small(records: Recor
     study = records.study(budget=1_000, epochs=100)
     view = report_view(StoredStudy(study, trials), written_at=WRITTEN_AT, version="1")
     assert len(page(view).encode()) < 8_000_000
-    more = payload(view)["more"]
-    assert all(len(base64.b64decode(trial["runs"][0]["curve"])) == 200 for trial in more)
+    found = cards(view)
+    assert all(len(base64.b64decode(card["runs"][0]["curve"])) == 200 for card in found)
 
 
 def keys_of(value: Any) -> set[str]:  # noqa: ANN401 - any JSON value
@@ -306,19 +358,28 @@ def test_nothing_in_it_names_a_machine_id(records: Records) -> None:
 
 def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
     stored = stored_of("repeated", records)
-    more = payload(report_view(stored, written_at=WRITTEN_AT, version="1"))["more"]
-
-    def said(number: int, key: str) -> list[Any]:
-        return [run.get(key) for run in more[number]["runs"]]
-
-    assert said(5, "accuracy") == pytest.approx([0.968, 0.969, 0.970, 0.971, 0.972])
-    assert said(2, "accuracy") == pytest.approx([0.960, 0.964, None])
-    assert said(2, "failure") == [None, None, None]
-    assert said(9, "failure") == [None, None, "the disk <b>is</b> full"]
-    assert said(3, "failure") == [None, "diverged at epoch 2"]
-    assert more[2]["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
+    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    facts = [
+        {label: said.replace("\u00a0", " ") for label, said in card["facts"].items()}
+        for card in cards(view)
+    ]
+    assert facts[5]["each run"] == "96.80 %, 96.90 %, 97.00 %, 97.10 %, 97.20 %"
+    assert facts[5]["accuracy"] == "97.00 % ± 0.20 (mean of 5 runs)"
+    assert facts[2]["each run"] == "96.00 %, 96.40 %"
+    assert facts[9]["run 3 failed"] == "the disk <b>is</b> full"
+    assert facts[3]["run 2 failed"] == "diverged at epoch 2"
+    assert not any("failed" in label for label in facts[2])
+    assert facts[2]["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
     # Each repeat has a claim of its own, which took nothing over.
-    assert [trial.get("claims") for trial in more] == [1] * 11
-    assert more[2]["positions"] == pytest.approx(
-        {"seconds": 118.0, "epochs": 5.0, "samples": 20_000, "steps": 1_250, "paper": 118.0}
-    )
+    assert not any("claims with a stored epoch" in each for each in facts)
+    assert facts[2]["steps"] == "1,250 up to the best epoch"
+
+
+def test_an_estimate_stands_beside_the_mean_that_was_measured(records: Records) -> None:
+    stored = stored_of("repeated", records)
+    (first, *_) = estimated(stored.trials, study=stored.study)
+    assert first.values is not None
+    (card, *_) = cards(view_of(stored.study, estimated(stored.trials, study=stored.study)))
+    said = card["facts"]["accuracy"].replace("\u00a0", " ")
+    assert said.startswith(f"{100 * first.values.accuracy:.2f} % ± ")
+    assert said.endswith("(estimate; its run 93.80 %)")

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.drawings.rates import range_test
-from fastrcaps_search.report.rates import rates_page, write_rates
+from fastrcaps_search.report.rates import range_test, rates_page, write_rates
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, growing_rates
 
 DATE = datetime(2026, 5, 4, 14, 5, tzinfo=UTC)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.front.spread import spread
-from fastrcaps_search.report.facts.view import ReportView, StoredStudy, report_view
+from fastrcaps_search.report.payload import payload as page_payload
+from fastrcaps_search.report.plots import Drawing
+from fastrcaps_search.report.sections import figures as all_figures
+from fastrcaps_search.report.sections import sections
+from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -37,6 +41,16 @@ def view_of(
 ) -> ReportView:
     stored = StoredStudy(study, trials, leases, claims)
     return report_view(stored, written_at=WRITTEN_AT, version="0.1.0")
+
+
+def figures(view: ReportView) -> dict[str, Mapping[str, Drawing]]:
+    """Every figure of the page, by its name and measure of time."""
+    return all_figures(sections(view))
+
+
+def payload(view: ReportView) -> dict[str, Any]:
+    """What the page's scripts read."""
+    return page_payload(view, sections(view))
 
 
 def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialRecord:

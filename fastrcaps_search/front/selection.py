@@ -1,0 +1,256 @@
+"""Which trial of the front to take, given bounds and a preference.
+
+The page applies this rule while a bound is typed, and must name the same trial. So it is made of
+plain floats, whose operations give the same bits in JavaScript as long as their order is the same,
+and no two trials are ever equal to it: the last tie is broken by the number. Objectives to
+maximise are negated, which rounds nothing.
+
+1. A trial fits when its accuracy is at least A, its seconds are at most T and its parameters are
+   at most P, compared as they are stored; a bound that is not given always holds.
+2. Of the trials that fit, the first one in the order of the preference is taken:
+
+   - accuracy: highest accuracy, then lowest seconds, fewest parameters, lowest number;
+   - time: lowest seconds, then highest accuracy, fewest parameters, lowest number;
+   - size: fewest parameters, then highest accuracy, lowest seconds, lowest number;
+   - knee: smallest distance to the ideal point, then as for accuracy;
+   - weights: the same with weights a, t, p in the distance; the knee has 1, 1, 1.
+
+3. The distance is the Manhattan distance of Chiu, Yen and Juan (2016), "Minimum Manhattan Distance
+   Approach to Multiple Criteria Decision Making in Multiobjective Optimization Problems", IEEE
+   Transactions on Evolutionary Computation 20(6), arXiv:1705.01705: ``a * x + t * y + p * z``,
+   from left to right. Here x, y and z are the trial's gaps to the best value of each objective
+   over that objective's range: ``(best - value) / range`` for accuracy, ``(value - best) / range``
+   for seconds and parameters, and 0 where the range is 0.
+4. Best value and range are those of the whole front, not of the trials that fit. So bounds only
+   ever remove trials from one fixed order, and tightening a bound that the chosen trial still
+   meets never changes the choice.
+5. Where no trial fits, the nearest ones are named, up to three, by shortfall and then as for
+   accuracy. The shortfall is ``x + y + z``, from left to right, of ``max(0, A - value) / span``
+   for accuracy and ``max(0, value - bound) / span`` for seconds and parameters, 0 for a bound
+   that is not given. The span is the range over the front; where that is 0, the bound's absolute
+   value; where that is 0 as well, 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from fastrcaps_search.definition.objective import MAXIMISE
+from fastrcaps_search.errors import FastrcapsError, NothingFitsError
+from fastrcaps_search.front.criteria import (
+    BOUNDS,
+    REASONS,
+    Criteria,
+    Preference,
+    Rule,
+    Weights,
+    joined,
+)
+
+MOST_NEAREST = 3
+"""Trials that are named where none fits."""
+
+KNEE_WEIGHTS: Weights = (1.0, 1.0, 1.0)
+
+FIRST = {Rule.ACCURACY: 0, Rule.TIME: 1, Rule.SIZE: 2}
+"""The objective that comes first under each rule that names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A trial on the front: its number and its finite values, in natural units."""
+
+    number: int
+    accuracy: float
+    training_seconds: float
+    parameters: float
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """Its values in the order of the objectives, less is better."""
+        return _costs((self.accuracy, self.training_seconds, self.parameters))
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """What breaks ties: highest accuracy, lowest seconds, fewest parameters, lowest number."""
+        return (*self.costs, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The chosen trial.
+
+    Attributes:
+        number: Its number.
+        why: In plain words.
+    """
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A trial that does not fit, and by how much.
+
+    Attributes:
+        number: Its number.
+        shortfall: What trials are compared by (point 5 of the module).
+        amounts: By how much it misses the bound of each objective; 0 where it does not.
+    """
+
+    number: int
+    shortfall: float
+    amounts: tuple[float, ...]
+
+    @property
+    def missed(self) -> str:
+        """What it misses, in words."""
+        found = zip(BOUNDS, self.amounts, strict=True)
+        return joined([bound.miss(amount) for bound, amount in found if amount > 0])
+
+
+@dataclass(frozen=True, slots=True)
+class NothingFits:
+    """No trial fits.
+
+    Attributes:
+        nearest: The nearest ones, at most three.
+    """
+
+    nearest: tuple[NearMiss, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Least cost and range of each objective over the whole front."""
+
+    best: tuple[float, ...]
+    span: tuple[float, ...]
+
+    @classmethod
+    def of(cls, front: Sequence[Candidate]) -> _Scale:
+        columns = list(zip(*(one.costs for one in front), strict=True))
+        return cls(tuple(map(min, columns)), tuple(max(each) - min(each) for each in columns))
+
+    def distance(self, one: Candidate, weights: Weights) -> float:
+        """Distance to the ideal point (point 3 of the module)."""
+        parts = zip(weights, one.costs, self.best, self.span, strict=True)
+        return _sum(
+            weight * ((cost - best) / span if span else 0.0) for weight, cost, best, span in parts
+        )
+
+    def near_miss(self, one: Candidate, limits: Sequence[float | None]) -> NearMiss:
+        """What a trial misses (point 5 of the module)."""
+        amounts = tuple(
+            0.0 if limit is None else max(0.0, cost - limit)
+            for cost, limit in zip(one.costs, limits, strict=True)
+        )
+        parts = zip(amounts, self.span, limits, strict=True)
+        shortfall = _sum(
+            amount / (span or abs(limit or 0.0) or 1.0) for amount, span, limit in parts
+        )
+        return NearMiss(one.number, shortfall, amounts)
+
+
+def select(front: Sequence[Candidate], criteria: Criteria) -> Selection | NothingFits:
+    """The trial to take, by the rule of this module, or the nearest ones where none fits.
+
+    Args:
+        front: All trials on the front, in any order.
+        criteria: Bounds and preference.
+
+    Raises:
+        FastrcapsError: The front is empty.
+    """
+    if not front:
+        raise FastrcapsError(
+            "select needs a complete trial, but the study has none yet; run it until one is done"
+        )
+    scale = _Scale.of(front)
+    limits = _costs(criteria.limits)
+    fitting = [one for one in front if _fits(one, limits)]
+    if fitting:
+        chosen = min(fitting, key=_order(criteria.prefer, scale))
+        return Selection(chosen.number, _why(criteria, len(fitting)))
+    misses = [(scale.near_miss(one, limits), one) for one in front]
+    misses.sort(key=lambda pair: (pair[0].shortfall, *pair[1].order))
+    return NothingFits(tuple(miss for miss, _ in misses[:MOST_NEAREST]))
+
+
+def select_row(rows: Sequence[Mapping[str, Any]], criteria: Criteria) -> dict[str, Any]:
+    """The row of the trial to take, with the reason as ``why``.
+
+    Args:
+        rows: Those of ``front --json``.
+        criteria: Bounds and preference.
+
+    Raises:
+        NothingFitsError: No trial fits; it names the nearest ones.
+        FastrcapsError: There are no rows.
+    """
+    front = [Candidate(number=row["trial"], **row["values"]) for row in rows]
+    found = select(front, criteria)
+    if isinstance(found, NothingFits):
+        raise NothingFitsError(_refusal(found, criteria, len(front)))
+    chosen = next(row for row in rows if row["trial"] == found.number)
+    return {**chosen, "why": found.why}
+
+
+@overload
+def _costs(values: tuple[float, ...]) -> tuple[float, ...]: ...
+@overload
+def _costs(values: tuple[float | None, ...]) -> tuple[float | None, ...]: ...
+def _costs(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    """Values or bounds of the objectives, less is better."""
+    return tuple(
+        -value if maximise and value is not None else value
+        for value, maximise in zip(values, MAXIMISE, strict=True)
+    )
+
+
+def _sum(parts: Iterable[float]) -> float:
+    """The sum from left to right; the ``sum`` of later Pythons rounds less often."""
+    total = 0.0
+    for part in parts:
+        total += part
+    return total
+
+
+def _fits(one: Candidate, limits: Sequence[float | None]) -> bool:
+    pairs = zip(one.costs, limits, strict=True)
+    return all(limit is None or cost <= limit for cost, limit in pairs)
+
+
+def _order(prefer: Preference, scale: _Scale) -> Callable[[Candidate], tuple[float, ...]]:
+    """What trials that fit are sorted by; the smallest is taken."""
+    if prefer.rule in FIRST:
+        first = FIRST[prefer.rule]
+        return lambda one: (one.costs[first], *one.order)
+    weights = prefer.weights or KNEE_WEIGHTS
+    return lambda one: (scale.distance(one, weights), *one.order)
+
+
+def _why(criteria: Criteria, fitting: int) -> str:
+    """Why the chosen trial was chosen among those that fit."""
+    fits, fit = (" that fits", " that fit") if criteria.bounds else ("", "")
+    if fitting == 1:
+        return f"the only trial on the front{fits}"
+    weights = zip(BOUNDS, criteria.prefer.weights or KNEE_WEIGHTS, strict=True)
+    words = ", ".join(f"{bound.weighs} {weight:g}" for bound, weight in weights)
+    what = REASONS[criteria.prefer.rule].format(words)
+    return f"{what} of the {fitting} trials on the front{fit}"
+
+
+def _refusal(nothing: NothingFits, criteria: Criteria, trials: int) -> str:
+    """One line: what must hold, how many were looked at, the nearest ones, the next step."""
+    found = "the only trial on the front does not"
+    if trials > 1:
+        found = f"none of the {trials} trials on the front fits"
+    nearest = ", ".join(f"trial {miss.number} ({miss.missed})" for miss in nothing.nearest)
+    return (
+        f"the trial must have {joined(criteria.bounds)}, but {found}; "
+        f"nearest: {nearest}; loosen a bound or run more trials"
+    )

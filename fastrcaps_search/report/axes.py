@@ -1,0 +1,159 @@
+"""Axes of the figures: ranges that suit one trial as well as many, and ticks one can read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastrcaps_search.report.plots import label
+from fastrcaps_search.report.style import GRID, MUTED
+from fastrcaps_search.report.time_axis import TimeAxis
+
+PADDING = 0.09
+"""Empty share of the span at each end of an axis."""
+
+
+def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's own values
+    """An axis in the report's colours."""
+    return {
+        "title": {"text": title, "standoff": 8, "font": {"color": MUTED.light}},
+        "tickfont": {"color": MUTED.light},
+        "gridcolor": GRID.light,
+        "linecolor": GRID.light,
+        "zeroline": False,
+        "automargin": True,
+        **more,
+    }
+
+
+def accuracy(values: Sequence[float]) -> dict[str, Any]:
+    """The axis of the accuracy over one or more finite fractions."""
+    low, high = limits(values)
+    # Room above 100 % for the marker, not for values that cannot be.
+    high = min(high, 1 + PADDING * (1 - min(values)) + 1e-3)
+    return plain("accuracy", range=[low, high], tickformat=decimals(high - low))
+
+
+def parameters(values: Sequence[float]) -> dict[str, Any]:
+    """The axis of the parameters over one or more counts."""
+    low, high = limits(values)
+    return plain("learned parameters", range=[low, high], tickformat="~s", nticks=6, tickangle=0)
+
+
+def time(axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of a measure of time over finite values: on a log scale, but for epochs."""
+    low, high = limits(values)
+    if axis is TimeAxis.EPOCHS:
+        return plain(axis.words, range=[low, high], nticks=8, tickangle=0)
+    if min(values) > 0:
+        unit = axis.words.removesuffix(" (s)")
+        scale = "s, log scale" if unit != axis.words else "log scale"
+        return plain(f"{unit} ({scale})", **logarithmic(values))
+    return plain(axis.words, range=[low, high])
+
+
+def limits(values: Sequence[float]) -> tuple[float, float]:
+    """The span with padding; a single value stands in the middle."""
+    low, high = min(values), max(values)
+    pad = PADDING * (high - low) or 0.05 * abs(high) or 0.05
+    return low - pad, high + pad
+
+
+def within(axis: Mapping[str, Any], value: float) -> float:
+    """The place on an axis that is nearest to a value."""
+    low, high = axis["range"]
+    if axis.get("type") == "log":
+        low, high = 10**low, 10**high
+    return float(min(max(value, low), high))
+
+
+def decimals(span: float) -> str:
+    """Format of a fraction as percent with as many digits as the span needs."""
+    needed = next((digits for limit, digits in ((0.1, 0), (0.01, 1)) if span >= limit), 2)
+    return f".{needed}%"
+
+
+def logarithmic(values: Sequence[float]) -> dict[str, Any]:
+    """Range and ticks of a log axis over positive values.
+
+    Plotly's own ticks say little over less than a decade, which a study's seconds often span.
+    """
+    low, high = limits([math.log10(value) for value in values])
+    if min(values) == max(values):
+        low, high = low - 0.1, high + 0.1
+    ticks = _ticks(10**low, 10**high)
+    return {
+        "type": "log",
+        "range": [low, high],
+        "tickmode": "array",
+        "tickangle": 0,
+        "tickvals": ticks,
+        "ticktext": [_tick(tick) for tick in ticks],
+    }
+
+
+def powers_of_two(values: Sequence[int]) -> dict[str, Any]:
+    """A log axis with ticks at powers of two, for batch sizes."""
+    top = math.ceil(math.log2(max(values)))
+    ticks = [2**power for power in range(0, top + 1, max(1, math.ceil(top / 8)))]
+    return {
+        "type": "log",
+        "range": [math.log10(0.8), math.log10(2**top * 1.35)],
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,}" for tick in ticks],
+    }
+
+
+def whole(last: float) -> dict[str, Any]:
+    """Ticks at whole epochs only: Plotly would halve the steps of a short training."""
+    return {"tick0": 0, "dtick": 1 if last <= 12 else None}
+
+
+def rows(names: Sequence[str]) -> dict[str, Any]:
+    """A vertical axis of named rows, the first at the bottom."""
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": [label(name) for name in names],
+        "tickfont": {"color": MUTED.light},
+        "range": [-0.6, len(names) - 0.4],
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
+
+
+def _tick(value: float) -> str:
+    """A tick's number, in thousands or millions where it would be long."""
+    for least, unit, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if value >= least:
+            return f"{value / unit:,.10g}{suffix}"
+    return f"{value:,.10g}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to about six round numbers between ``low`` and ``high``."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in ((1,), (1, 3), (1, 2, 5)):
+        ticks = [
+            float(f"{digit}e{decade}")
+            for decade in decades
+            for digit in digits
+            if low <= digit * 10.0**decade <= high
+        ]
+        if len(ticks) >= 3:
+            return ticks[:: math.ceil(len(ticks) / 6)]
+    ticks = _even_ticks(low, high, 5.5)
+    return ticks if len(ticks) >= 3 else _even_ticks(low, high, 9)
+
+
+def _even_ticks(low: float, high: float, parts: float) -> list[float]:
+    """Multiples of a round step, at most about so many."""
+    raw = (high - low) / parts
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= raw)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{number * step:.10g}") for number in range(first, last + 1)]
