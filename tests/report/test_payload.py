@@ -202,7 +202,7 @@ def test_what_the_page_knows_of_a_trial(records: Records) -> None:
         "torch": "2.14.1, fp32",
         "seed": "7",
         "trained by": "w1, w2, w3, w4, w5",
-        "claims with a stored epoch": "2 (continued or taken over)",
+        "claims with a stored epoch": "2 (1 continued or taken over)",
     }
     assert card["isKept"] is True
     assert "failure" not in card

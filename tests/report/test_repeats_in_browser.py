@@ -122,7 +122,7 @@ def test_with_estimates_the_card_and_the_files_have_the_means_too(
 
 def test_the_card_tells_of_repeats_without_a_result(page: Page, opened: Opened) -> None:
     under_way = facts(page, 2)
-    assert under_way["note"] == "run 3 under way, 2 of 5 epochs done, held by desk (cpu)"
+    assert under_way["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
     assert under_way["accuracy"] == "96.20 % ± 2.54 (mean of 2 runs)"
     assert under_way["each run"] == "96.00 %, 96.40 %"
     lost = facts(page, 9)
