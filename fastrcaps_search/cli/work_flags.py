@@ -30,6 +30,12 @@ def workers(parser: argparse.ArgumentParser) -> None:
         type=whole(1, texts.MOST_WORKERS),
         help="worker processes on each GPU, or on the CPU",
     )
+    parser.add_argument(
+        "--launcher",
+        metavar="L",
+        default="local",
+        help="what starts the workers: local (the default), or the name of a plug-in's launcher",
+    )
 
 
 def patience(parser: argparse.ArgumentParser) -> None:

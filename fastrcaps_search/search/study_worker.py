@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, train_run
@@ -38,8 +38,6 @@ from fastrcaps_search.training.stage import stage
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2
 """Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
-Tell = Callable[..., None]
-"""Called with the name of an event and its facts."""
 
 
 class Worker:
@@ -53,7 +51,7 @@ class Worker:
         threads: Threads of torch.
         data_folder: Folder with image data.
         lease_seconds: Silence after which another worker may take over a trial of this one.
-        tell: Called with the name of an event and its facts.
+        tell: Called with an event and its facts.
         stop: Set when the worker is to stop.
     """
 
@@ -95,17 +93,17 @@ class Worker:
             DiskError: No room for checkpoints or rows.
             StoreError: The database cannot be used.
         """
-        told = ""
+        told: WorkerEvent | None = None
         while not self._stop.is_set():
             found = self._next()
             if found in (Idle.DONE, Idle.EXHAUSTED):
-                self._tell(str(found))
+                self._tell(WorkerEvent(found))
                 return
             if isinstance(found, Claim):
-                told = ""
+                told = None
                 self._do(found)
                 continue
-            waits = "no_cores" if found is None else "waiting"
+            waits = WorkerEvent.NO_CORES if found is None else WorkerEvent.WAITING
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
@@ -143,8 +141,8 @@ class Worker:
         if self._slots is not None:
             self._slots.release()
 
-    def _awaited(self, waits: str) -> dict[str, object]:
-        if waits == "waiting" or self._slots is None:
+    def _awaited(self, waits: WorkerEvent) -> dict[str, object]:
+        if waits is WorkerEvent.WAITING or self._slots is None:
             return {"held": self._held()}
         return {"cores": self._wanted_cores(), "held": self._slots.holders()}
 
@@ -152,7 +150,7 @@ class Worker:
         """The images on the device, once there is a core for them."""
         if self._place is None:
             watch = SuspensionWatch()
-            signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
+            signal.signal(signal.SIGCONT, watch.note)
             # Of several cards this process sees only its own.
             splits = stage(
                 self._study.definition,
@@ -194,7 +192,7 @@ class Worker:
                 do(lease)
         except LeaseLostError as error:
             LOG.warning("%s", error)
-            self._tell("lost", **self._facts(claim))
+            self._tell(WorkerEvent.LOST, **self._facts(claim))
             return
         except BaseException:
             # When that fails, others see that this process is no more.
@@ -212,7 +210,7 @@ class Worker:
         log_claim(claim)
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
-        self._tell("begins", **self._facts(claim), policy=policy, epochs=epochs)
+        self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
         try:
             failure = train_run(self._staged(), lease, self._record(claim))
         except DeviceError as error:
@@ -228,10 +226,10 @@ class Worker:
 
     def _tell_end(self, claim: Claim, failure: Failure | None) -> None:
         if failure is None:
-            self._tell("complete", **self._facts(claim))
+            self._tell(WorkerEvent.COMPLETE, **self._facts(claim))
             return
         told = {"reason": failure.message, "diverged": failure.is_divergence}
-        self._tell("failed", **self._facts(claim), **told)
+        self._tell(WorkerEvent.FAILED, **self._facts(claim), **told)
 
     def _record(self, claim: Claim) -> TrialRecord:
         number = claim.key.number
@@ -243,7 +241,9 @@ class Worker:
         faults = lease.note_device_fault()
         LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
         if faults <= DEVICE_RETRIES:
-            self._tell("fault", attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error))
+            self._tell(
+                WorkerEvent.FAULT, attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error)
+            )
             return
         log = files.run_log(self._store.location, self._study, lease.claim.key)
         reason = f"{error} ({faults} attempts)"
@@ -253,11 +253,11 @@ class Worker:
 
     def _test(self, lease: RunLease) -> None:
         claim = lease.claim
-        self._tell("testing", **self._facts(claim))
+        self._tell(WorkerEvent.TESTING, **self._facts(claim))
         try:
             read_test_set(self._staged(), lease, self._record(claim))
         except CheckpointError as error:
             LOG.warning("no test accuracy: %s", error)
-            self._tell("untested", **self._facts(claim), reason=str(error))
+            self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()

@@ -16,13 +16,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
+from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
@@ -50,7 +50,7 @@ def main() -> int:
         return DEVICE_EXIT_CODE
     except FastrcapsError as error:
         _log_trace(location)
-        tell("error", message=str(error), exit_code=error.exit_code)
+        tell(WorkerEvent.ERROR, message=str(error), exit_code=error.exit_code)
         return error.exit_code
     except Exception:
         _log_trace(location)
@@ -68,7 +68,7 @@ def _work(
     arguments: argparse.Namespace,
     location: Location,
     *,
-    tell: Callable[..., None],
+    tell: Tell,
     stop: threading.Event,
 ) -> None:
     # Torch and Optuna take seconds to import; the signals are in place before.
@@ -77,7 +77,9 @@ def _work(
     patience = Patience(
         arguments.store_patience,
         stop,
-        lambda reason: tell("store_out", reason=reason) if reason else tell("store_back"),
+        lambda reason: (
+            tell(WorkerEvent.STORE_OUT, reason=reason) if reason else tell(WorkerEvent.STORE_BACK)
+        ),
     )
     store = Store.writing(location, patience=patience)
     folder = os.environ.get(DATA_VARIABLE)
@@ -119,8 +121,8 @@ def _private_stdout() -> TextIO:
     return events
 
 
-def _teller(events: TextIO) -> Callable[..., None]:
-    def tell(event: str, **facts: object) -> None:
+def _teller(events: TextIO) -> Tell:
+    def tell(event: WorkerEvent, **facts: object) -> None:
         try:
             # A supervisor that is suspended reads nothing: the training goes on unheard.
             if not select.select([], [events], [], 0)[1]:

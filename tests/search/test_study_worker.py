@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search import processes
-from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.slots import CoreSlots
 from fastrcaps_search.search.study_worker import Worker
@@ -217,7 +216,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     tmp_path: Path, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        processes, "_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
+        local, "worker_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
     )
     specs = [
         WorkerSpec(
@@ -233,9 +232,12 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     started: list[int] = []
     supervisor = Supervisor(
         specs,
+        launcher=LOCAL,
         stop=threading.Event(),
         observe=lambda progress: started.extend(
-            made.process.pid for made in supervisor._workers.values()
+            made.process.pid
+            for made in supervisor._workers.values()
+            if isinstance(made, local.LocalWorker)
         ),
     )
     supervisor.run()

@@ -1,0 +1,8 @@
+"""How workers are started: here as local processes, elsewhere as a plug-in says."""
+
+from __future__ import annotations
+
+from fastrcaps_search.search.launch.launcher import LAUNCHERS, Launcher, WorkerHandle, WorkerSpec
+from fastrcaps_search.search.launch.local import LOCAL, LocalLauncher
+
+__all__ = ["LAUNCHERS", "LOCAL", "Launcher", "LocalLauncher", "WorkerHandle", "WorkerSpec"]
