@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
     InterruptedRunError,
+    RunError,
     StoreUnavailableError,
 )
 from fastrcaps_search.search import estimate, files
@@ -23,7 +25,7 @@ from fastrcaps_search.search.layouts import WorkerPlan, choose_layout, plan_work
 from fastrcaps_search.search.machine import inspect_machine
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
@@ -34,6 +36,7 @@ from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
 
 LONG_TRIAL_SECONDS = 3600.0
+MOST_OTHER_WORKERS = 1024
 MINI = "mnist-mini"
 
 
@@ -201,7 +204,7 @@ class Orchestrator:
         before = stored_layouts(self._store, self.study, cores=here)
         asked = options.layout(1, cores=here)
         known = [name for name, stored in before.items() if asked in (None, stored.layout)]
-        with CoreSlots(owner=f"measuring for study {self.study.name}") as slots:
+        with Slots(owner=f"measuring for study {self.study.name}") as slots:
             if not known and options.may_use_cpu:
                 slots.claim(here, stop=self.stop, waits=observer.waits_for_cores)
             machine = inspect_machine(definition, options, cores=here, known=known, stop=self.stop)
@@ -247,15 +250,27 @@ class Orchestrator:
             InterruptedRunError: Asked to stop.
             RunError: The workers could not go on.
         """
-        Supervisor(
-            self._specs(plan),
-            launcher=LAUNCHERS[self.options.launcher],
-            stop=self.stop,
-            observe=observe,
-            max_failures=self.options.max_failures,
-        ).run()
+        # Two runs of a study on one machine must not both have a worker-0: its name tells logs,
+        # claims and proposals apart.
+        with Slots(
+            owner=f"a run of study {self.study.name}",
+            numbers=range(plan.workers + MOST_OTHER_WORKERS),
+            kind=f"worker-of-{self.study.uid}",
+        ) as names:
+            if not names.try_claim(plan.workers):
+                raise RunError(
+                    f"a study must have at most {MOST_OTHER_WORKERS} workers on a machine, and "
+                    f"{self.study.name} has them already; wait for some to end"
+                )
+            Supervisor(
+                self._specs(plan, names.held),
+                launcher=LAUNCHERS[self.options.launcher],
+                stop=self.stop,
+                observe=observe,
+                max_failures=self.options.max_failures,
+            ).run()
 
-    def _specs(self, plan: WorkerPlan) -> list[WorkerSpec]:
+    def _specs(self, plan: WorkerPlan, numbers: Sequence[int]) -> list[WorkerSpec]:
         location = self.options.location
         return [
             WorkerSpec(
@@ -269,8 +284,8 @@ class Orchestrator:
                 lease_seconds=self.options.lease_seconds,
                 store_patience=self.options.store_patience,
             )
-            for index in range(plan.workers)
-            for name in [f"worker-{index}"]
+            for index, number in enumerate(numbers)
+            for name in [f"worker-{number}"]
         ]
 
 

@@ -23,7 +23,7 @@ from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, train_run
-from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
@@ -77,7 +77,7 @@ class Worker:
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
-        self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
+        self._slots = Slots(owner=f"{name} of study {study.name}") if device == "cpu" else None
         claimant = Claimant(
             store=store, study=study, worker=name, device=device, lease_seconds=lease_seconds
         )
@@ -135,7 +135,7 @@ class Worker:
         """
         if self._slots is None or self._slots.try_claim(threads):
             return threads
-        return self._slots.held
+        return len(self._slots.held)
 
     def _free_cores(self) -> None:
         if self._slots is not None:

@@ -50,6 +50,7 @@ class Pretended:
         measured: Seconds of a step of batch 16 by layout, where the probe is to measure.
         known: Devices that the last probe was not to measure.
         started: The workers of the last run.
+        meanwhile: Called while its workers train.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class Pretended:
         self.measured = {ONE: 0.1, TWO: 0.12}
         self.known: set[str] = set()
         self.started: list[WorkerSpec] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def inspect(
         self,
@@ -81,11 +83,14 @@ class Pretended:
 
     def run(self) -> None:
         """The workers are not started."""
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
     monkeypatch.setattr(orchestrator, "inspect_machine", made.inspect)
     monkeypatch.setattr(orchestrator, "Supervisor", made.supervisor)
     monkeypatch.setattr(orchestrator, "cores", lambda: 2)
@@ -151,6 +156,31 @@ def test_a_study_keeps_the_layout_that_was_chosen_for_it(
     finish(tmp_path, 3)
     assert begun(run()) == ("1 worker with 1 thread (as before) on a CPU", None)
     assert [spec.threads for spec in machine.started] == [1]
+
+
+def test_workers_of_two_runs_at_once_have_names_of_their_own(
+    run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    names: list[list[str]] = []
+
+    def note() -> None:
+        names.append([spec.name for spec in machine.started])
+        assert len({spec.log for spec in machine.started}) == len(machine.started)
+
+    def begin_another() -> None:
+        note()
+        begun(run(workers=3))
+        note()
+
+    machine.meanwhile = begin_another
+    begun(run())
+    begun(run())
+    note()
+    assert names == [
+        ["worker-0", "worker-1"],
+        ["worker-2", "worker-3", "worker-4"],
+        ["worker-0", "worker-1"],
+    ]
 
 
 def test_another_device_is_measured_on_its_own(

@@ -19,7 +19,7 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.study_worker import Worker
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
@@ -63,11 +63,11 @@ def open_store(location: Location) -> Iterator[Callable[[], Store]]:
 
 
 @pytest.fixture
-def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CoreSlots]:
+def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Slots]:
     """All cores of a machine with two, held by somebody else."""
     monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
     monkeypatch.setattr("fastrcaps_search.search.study_worker.cores", lambda: 1)
-    with CoreSlots(owner="worker-7 of study other") as slots:
+    with Slots(owner="worker-7 of study other") as slots:
         assert slots.try_claim(len(os.sched_getaffinity(0)))
         yield slots
 
@@ -117,7 +117,7 @@ def test_a_worker_tells_the_length_of_each_training(
 
 
 def test_a_worker_without_a_core_sees_that_the_study_is_over(
-    location: Location, open_store: Callable[[], Store], all_cores: CoreSlots
+    location: Location, open_store: Callable[[], Store], all_cores: Slots
 ) -> None:
     study = enter_study(location, STUDY, seed=None, budget=2)
     store = open_store()
@@ -167,7 +167,7 @@ def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
     assert made._slots.try_claim(1)
     assert made._use_threads(every) == every
     made._use_threads(1)
-    with CoreSlots(owner="other") as other:
+    with Slots(owner="other") as other:
         assert other.try_claim(1)
         assert made._use_threads(every) == 1
     made.close()
