@@ -16,6 +16,8 @@ from fastrcaps_search.search.orchestrator import Orchestrator, RunOutcome
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 
 PLAIN = {
+    WorkerEvent.BEGINS: "trial {trial} begins: {policy}",
+    WorkerEvent.RESUMED: "trial {trial} continues at epoch {epoch}",
     WorkerEvent.DIED: "died (exit code {exit_code}), starts again",
     WorkerEvent.FAULT: "trial {trial}, attempt {attempt} of {attempts}: {reason}",
     WorkerEvent.FAILED: "trial {trial} failed: {reason}",
@@ -68,10 +70,6 @@ class _Plain:
         kind, trial = event["event"], event.get("trial", view.trial)
         if view.run is not None:
             trial = f"{trial} run {view.run}"
-        if kind == WorkerEvent.BEGINS:
-            return f"trial {trial} begins: {event['policy']}"
-        if kind == WorkerEvent.RESUMED:
-            return f"trial {trial} continues at epoch {event['epoch']}"
         if kind == WorkerEvent.EPOCH and self._epochs:
             accuracy = float(str(event["accuracy"]))
             return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"

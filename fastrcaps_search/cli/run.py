@@ -69,7 +69,7 @@ def worker(arguments: argparse.Namespace) -> int:
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
     with (
         _stopping() as stop,
-        closing(Orchestrator.join(name, options, _patience(options, stop))) as orchestrator,
+        closing(Orchestrator(name, options, _patience(options, stop))) as orchestrator,
     ):
         printed = _Printed(arguments, meanwhile=nullcontext())
         outcome = orchestrator.run(printed)

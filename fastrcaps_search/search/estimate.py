@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from statistics import fmean, median
@@ -67,18 +67,8 @@ def images_per_second(
 
 
 def batch_sizes(definition: StudyDefinition) -> list[int]:
-    """Batch sizes of the study's trials, sorted: every one that some assignment has."""
-    # One plan for all assignments that can only have the same sizes.
-    alike = {
-        (
-            one.policy,
-            one.adabatch_exponent,
-            one.batch_size,
-            definition.boundaries_within(definition.epochs_of(one)),
-        ): one
-        for one in _all_assignments(definition)
-    }
-    plans = (training_plan(definition, parameters) for parameters in alike.values())
+    """Batch sizes of the study's trials, sorted; in a large space those of a sample."""
+    plans = (training_plan(definition, parameters) for parameters in _assignments(definition))
     return sorted({size for plan in plans for size in plan.batch_sizes})
 
 
@@ -89,8 +79,10 @@ def probed_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
-    """Assignments to look at."""
-    found = list(_all_assignments(definition))
+    """Assignments to look at, with the study's own rates where the space varies them."""
+    space = definition.space
+    varied = {key: getattr(definition, key) for key in RATES if space and getattr(space, key)}
+    found = list(definition.assignments(varied))
     if len(found) <= SAMPLED:
         return found
     # Spread over all of them, as the first ones have the first policies alone; anywhere in each of
@@ -98,13 +90,6 @@ def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
     ends = [part * len(found) // SAMPLED for part in range(SAMPLED + 1)]
     generator = Random(0)
     return [found[generator.randrange(*pair)] for pair in pairwise(ends)]
-
-
-def _all_assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
-    """Every assignment, with the study's own rates where the space varies them."""
-    space = definition.space
-    varied = {key: getattr(definition, key) for key in RATES if space and getattr(space, key)}
-    return definition.assignments(varied)
 
 
 def stored_seconds(trials: Iterable[TrialRecord], *, device: str) -> dict[int, float]:

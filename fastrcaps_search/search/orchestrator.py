@@ -7,10 +7,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 from fastrcaps_search.analysis.estimates import read_study
-from fastrcaps_search.analysis.remaining_work import (
-    RemainingWork,
-    remaining_work,
-)
+from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
@@ -85,23 +82,30 @@ class Orchestrator:
     """One ``run`` or ``worker`` command, from this machine's side.
 
     Args:
-        study: The study, as it is stored.
+        name: Name of the study, which is stored.
         options: What was asked.
         patience: How outages of the database are borne, and what ends the command.
+
+    Raises:
+        StudyNotFoundError: It is not stored.
     """
 
-    def __init__(self, study: StudyRecord, options: WorkerOptions, patience: Patience) -> None:
-        self.study = study
+    def __init__(self, name: str, options: WorkerOptions, patience: Patience) -> None:
         self.options = options
         self.stop = patience.stop
         self._store = Store.writing(options.location, patience=patience)
-        self._hasty = Store(options.location, self._store.engine)
+        self._impatient = Store(options.location, self._store.engine)
+        try:
+            self.study = self._store.study(name)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def begin(cls, options: RunOptions, patience: Patience | None = None) -> Orchestrator:
         """Create the study, or go on with it."""
         patience = patience or Patience(options.store_patience)
-        study = patience(
+        patience(
             lambda: enter_study(
                 options.location,
                 options.definition,
@@ -110,24 +114,7 @@ class Orchestrator:
                 repeats=options.repeats or 0,
             )
         )
-        return cls(study, options, patience)
-
-    @classmethod
-    def join(
-        cls, name: str, options: WorkerOptions, patience: Patience | None = None
-    ) -> Orchestrator:
-        """Work on a study that is there.
-
-        Raises:
-            StudyNotFoundError: It is not.
-        """
-        patience = patience or Patience(options.store_patience)
-        store = Store.writing(options.location, patience=patience)
-        try:
-            study = store.study(name)
-        finally:
-            store.close()
-        return cls(study, options, patience)
+        return cls(options.definition.name, options, patience)
 
     def close(self) -> None:
         """Close the connections."""
@@ -140,7 +127,7 @@ class Orchestrator:
     def peek(self) -> RunOutcome | None:
         """How the study stands; ``None`` when the database does not say so at once."""
         try:
-            return self._outcome(self._hasty)
+            return self._outcome(self._impatient)
         except (StoreUnavailableError, DiskError):
             return None
 

@@ -21,13 +21,7 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import (
-    DIVERGED,
-    Failure,
-    RunRecord,
-    StudyRecord,
-    TrialRecord,
-)
+from fastrcaps_search.store.records import DIVERGED, Failure, RunRecord, StudyRecord, TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel

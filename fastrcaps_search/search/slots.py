@@ -17,10 +17,8 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
@@ -31,7 +29,7 @@ LONGEST_HOLDER = 200
 """Characters of a slot's file that are repeated."""
 
 
-class Slots:
+class Slots(AbstractContextManager["Slots"]):
     """The slots of one kind that this process holds: no other process holds them.
 
     There is no queue: a process that waits for several slots gets them when as many are free at
@@ -146,15 +144,7 @@ class Slots:
         """Give all slots back."""
         self._shrink(0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _path(self, number: int) -> Path:

@@ -6,7 +6,6 @@ import signal
 import threading
 import traceback
 from contextlib import suppress
-from pathlib import Path
 
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -20,6 +19,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
 from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, train_run
@@ -29,7 +29,7 @@ from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import Claim, RunLease, live_leases
-from fastrcaps_search.store.records import Failure, Purpose, RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Failure, Purpose, RunKey, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
@@ -45,41 +45,29 @@ class Worker:
 
     Args:
         store: The store, open for writing.
-        study: The study.
-        name: Name of the worker.
-        device: ``cpu`` or ``cuda:N``.
-        threads: Threads of torch.
-        data_folder: Folder with image data.
-        lease_seconds: Silence after which another worker may take over a trial of this one.
+        spec: How the worker was started.
         tell: Called with an event and its facts.
         stop: Set when the worker is to stop.
     """
 
     def __init__(
-        self,
-        store: Store,
-        study: StudyRecord,
-        *,
-        name: str,
-        device: str,
-        threads: int,
-        data_folder: Path | None,
-        lease_seconds: float,
-        tell: Tell,
-        stop: threading.Event,
+        self, store: Store, spec: WorkerSpec, *, tell: Tell, stop: threading.Event
     ) -> None:
         self._store = store
-        self._study = study
-        self._device = device
-        self._threads = threads
-        self._data_folder = data_folder
+        self._study = study = store.study(spec.study)
+        self._spec = spec
         self._tell = tell
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
-        self._slots = Slots(owner=f"{name} of study {study.name}") if device == "cpu" else None
+        on_cores = spec.device == "cpu"
+        self._slots = Slots(owner=f"{spec.name} of study {study.name}") if on_cores else None
         claimant = Claimant(
-            store=store, study=study, worker=name, device=device, lease_seconds=lease_seconds
+            store=store,
+            study=study,
+            worker=spec.name,
+            device=spec.device,
+            lease_seconds=spec.lease_seconds,
         )
         self._queue = TrialQueue(claimant, propose)
         self._export = OptunaExport(store, study.name)
@@ -125,7 +113,7 @@ class Worker:
         return self._queue.claim_next()
 
     def _wanted_cores(self) -> int:
-        return min(self._threads, cores())
+        return min(self._spec.threads, cores())
 
     def _use_threads(self, threads: int) -> int:
         """Threads of a run, which may have been begun with others than this worker's.
@@ -154,14 +142,14 @@ class Worker:
             # Of several cards this process sees only its own.
             splits = stage(
                 self._study.definition,
-                device=self._device.partition(":")[0],
-                threads=self._threads,
-                folder=self._data_folder,
+                device=self._spec.device.partition(":")[0],
+                threads=self._spec.threads,
+                folder=self._spec.data_folder,
             )
             self._place = Workplace(
                 self._study,
                 splits,
-                self._threads,
+                self._spec.threads,
                 self._tell,
                 self._stop.is_set,
                 watch,

@@ -116,18 +116,6 @@ def test_policies_that_come_in_turns_are_all_looked_at() -> None:
     assert batch_sizes(definition) == [1, 2, 4, 8, 16, 32, 64]
 
 
-def test_a_batch_size_that_few_assignments_have_is_found() -> None:
-    # Of 4,202 assignments only fixed ones of 701 and 702 epochs get to 2^(P+1): 16 for P = 3.
-    space = {
-        "lr_policy": ["warm_adabatch", "fixed"],
-        "batch_policy": ["adabatch"],
-        "adabatch_exponent": [1, 2, 3],
-        "epochs": [1, *range(3, 703)],
-    }
-    definition = study(boundaries=[1, 700], space=space, batch_size=10)
-    assert batch_sizes(definition) == [1, 2, 4, 8, 16]
-
-
 def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
     # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
     definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})

@@ -6,6 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from fastrcaps_search.errors import RunError
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
-from fastrcaps_search.search.launch.launcher import worker_command, worker_environment
+from fastrcaps_search.search.launch.launcher import own_spec, worker_command, worker_environment
 from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor
 from fastrcaps_search.search.torch_environment import WAITING_VARIABLES
 from fastrcaps_search.store.place import locate
@@ -108,8 +109,17 @@ def test_a_card_has_one_name_for_all_runs_of_a_machine(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    command = worker_command(spec(tmp_path, device=device))
-    assert command[command.index("--device") + 1] == known
+    started = worker_command(spec(tmp_path, device=device))
+    assert json.loads(started[-1])["device"] == known
+
+
+def test_a_worker_knows_how_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for started in (spec(tmp_path), replace(spec(tmp_path), data_folder=None, device="cuda:1")):
+        environment = worker_environment(started, {})
+        assert own_spec(worker_command(started)[-1], environment) == started
 
 
 @pytest.fixture

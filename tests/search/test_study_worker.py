@@ -77,14 +77,17 @@ def queue_of(store: Store, study: StudyRecord) -> TrialQueue:
 
 
 def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worker:
-    return Worker(
-        store,
-        store.study("tiny"),
+    spec = WorkerSpec(
+        study="tiny",
         name="worker-0",
         device="cpu",
         threads=1,
-        data_folder=None,
-        lease_seconds=30.0,
+        location=store.location,
+        log=Path("log"),
+    )
+    return Worker(
+        store,
+        spec,
         tell=lambda event, **facts: told.put((event, facts)),
         stop=threading.Event(),
     )

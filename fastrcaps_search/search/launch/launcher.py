@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from fastrcaps_search.store.place import (
     PATIENCE_SECONDS,
     STORAGE_VARIABLE,
     Location,
+    locate,
 )
 
 
@@ -123,11 +125,26 @@ def known_device(device: str, base: Mapping[str, str]) -> str:
 
 def worker_command(spec: WorkerSpec) -> list[str]:
     """Command line of a worker; it stops when its standard input is closed."""
+    told = {
+        "study": spec.study,
+        "name": spec.name,
+        "device": known_device(spec.device, os.environ),
+        "threads": spec.threads,
+        "log": str(spec.log),
+        "lease_seconds": spec.lease_seconds,
+        "store_patience": spec.store_patience,
+    }
     # -P: the working directory is the user's and must not shadow modules.
-    return [
-        *(sys.executable, "-P", "-m", "fastrcaps_search.search.worker"),
-        *("--study", spec.study, "--name", spec.name),
-        *("--device", known_device(spec.device, os.environ), "--threads", str(spec.threads)),
-        *("--lease-seconds", str(spec.lease_seconds)),
-        *("--store-patience", str(spec.store_patience)),
-    ]
+    module = "fastrcaps_search.search.worker"
+    return [sys.executable, "-P", "-m", module, json.dumps(told)]
+
+
+def own_spec(told: str, environment: Mapping[str, str]) -> WorkerSpec:
+    """How this process was started: the other way round."""
+    facts = json.loads(told)
+    folder = environment.get(DATA_VARIABLE)
+    return WorkerSpec(
+        **{**facts, "log": Path(facts["log"])},
+        location=locate(environment[STORAGE_VARIABLE], files=environment.get(FILES_VARIABLE)),
+        data_folder=Path(folder) if folder else None,
+    )
