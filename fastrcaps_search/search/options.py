@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,14 +11,18 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
-from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, Location
+from fastrcaps_search.store.place import (
+    LEASE_LIMITS,
+    LEASE_SECONDS,
+    PATIENCE_LIMITS,
+    PATIENCE_SECONDS,
+    Location,
+)
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
 MAX_FAILURES = 3
 """Trials that fail in a row, unless asked otherwise, before the run gives up."""
-LEAST_LEASE_SECONDS = 1.0
-"""Renewals are several to a lease, and each is a write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,8 @@ class WorkerOptions:
     launcher: str = LOCAL.name
 
     def __post_init__(self) -> None:
-        _require_seconds("lease_seconds", self.lease_seconds, low=LEAST_LEASE_SECONDS)
-        _require_seconds("store_patience", self.store_patience, low=0.0)
+        _require_seconds("lease_seconds", self.lease_seconds, LEASE_LIMITS)
+        _require_seconds("store_patience", self.store_patience, PATIENCE_LIMITS)
         require_whole("max_failures", self.max_failures, low=1)
         if self.launcher not in LAUNCHERS:
             raise UsageError(
@@ -84,22 +87,23 @@ class RunOptions(WorkerOptions):
             require_whole("repeat_front", self.repeats, low=2, high=LARGEST_RUNS)
 
 
-def require_whole(name: str, value: object, *, low: int, high: int | None = None) -> None:
+def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:
     """Refuse what is no whole number in the range.
 
     Raises:
         UsageError: It is not.
     """
-    if type(value) is int and low <= value and (high is None or value <= high):
-        return
-    allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
-    raise UsageError(f"{name} must be a whole number {allowed}, got {value!r}")
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_whole and value >= low and (high is None or value <= high)):
+        allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise UsageError(f"{name} must be a whole number {allowed}, got {value!r}")
 
 
-def _require_seconds(name: str, value: object, *, low: float) -> None:
-    if type(value) in (int, float) and low <= value < math.inf:  # type: ignore[operator]
-        return
-    raise UsageError(f"{name} must be a finite number of at least {low:g}, got {value!r}")
+def _require_seconds(name: str, value: float, limits: tuple[float, float]) -> None:
+    low, high = limits
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and low <= value <= high):
+        raise UsageError(f"{name} must be seconds from {low:.0f} to {high:.0f}, got {value!r}")
 
 
 def asked_study(study: str, location: Location) -> StudyDefinition:

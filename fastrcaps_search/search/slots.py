@@ -25,8 +25,7 @@ from fastrcaps_search.training.resources import core_ids
 
 RUNTIME_VARIABLE = "FASTRCAPS_RUNTIME_DIR"
 WAIT_SECONDS = 0.5
-LONGEST_HOLDER = 200
-"""Characters of a slot's file that are repeated."""
+UNKNOWN = "an unknown process"
 
 
 class Slots(AbstractContextManager["Slots"]):
@@ -240,11 +239,8 @@ def _is_locked(path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """What the holder of a slot has written of itself, in one short line."""
+    """What the holder of a slot has written of itself."""
     try:
-        with path.open("rb") as file:
-            text = file.read(4 * LONGEST_HOLDER).decode(errors="replace")
+        return path.read_text(errors="replace") or UNKNOWN
     except OSError:
-        text = ""
-    line = "".join(character for character in text if character.isprintable())
-    return line[:LONGEST_HOLDER] or "an unknown process"
+        return UNKNOWN

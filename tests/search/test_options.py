@@ -13,8 +13,8 @@ from fastrcaps_search.search.options import RunOptions, WorkerOptions
 from fastrcaps_search.store.place import locate
 
 STUDY = StudyDefinition.from_dict({"name": "s", "network": "lenet5", "epochs": 2})
-LEASE = "lease_seconds must be a finite number of at least 1, got "
-PATIENCE = "store_patience must be a finite number of at least 0, got "
+LEASE = "lease_seconds must be seconds from 1 to 86400, got "
+PATIENCE = "store_patience must be seconds from 0 to 31536000, got "
 FAILURES = "max_failures must be a whole number of at least 1, got "
 
 
@@ -28,6 +28,7 @@ FAILURES = "max_failures must be a whole number of at least 1, got "
         ({"lease_seconds": "30"}, f"{LEASE}'30'"),
         ({"lease_seconds": True}, f"{LEASE}True"),
         ({"store_patience": -0.5}, f"{PATIENCE}-0.5"),
+        ({"store_patience": math.inf}, f"{PATIENCE}inf"),
         ({"store_patience": None}, f"{PATIENCE}None"),
         ({"max_failures": 0}, f"{FAILURES}0"),
         ({"max_failures": 1.0}, f"{FAILURES}1.0"),
