@@ -60,8 +60,8 @@ class Worker:
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
-        on_cores = spec.device == "cpu"
-        self._slots = Slots(owner=f"{spec.name} of study {study.name}") if on_cores else None
+        self._cores = min(spec.threads, cores()) if spec.device == "cpu" else 0
+        self._slots = Slots(owner=f"{spec.name} of study {study.name}")
         claimant = Claimant(
             store=store,
             study=study,
@@ -95,25 +95,22 @@ class Worker:
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
-            self._free_cores()
+            self._slots.release()
             self._stop.wait(WAIT_SECONDS)
         raise InterruptedRunError("stopped on request")
 
     def close(self) -> None:
         """Close the connections and give the cores back."""
         self._export.close()
-        self._free_cores()
+        self._slots.release()
 
     def _next(self) -> Claim | Idle | None:
         """What is to be done next; ``None`` while there are no free cores for it."""
-        if self._slots is not None and not self._slots.try_claim(self._wanted_cores()):
+        if not self._slots.try_claim(self._cores):
             return self._queue.peek()
         # Before a run is claimed: without its images none must begin.
         self._staged()
         return self._queue.claim_next()
-
-    def _wanted_cores(self) -> int:
-        return min(self._spec.threads, cores())
 
     def _use_threads(self, threads: int) -> int:
         """Threads of a run, which may have been begun with others than this worker's.
@@ -121,18 +118,14 @@ class Worker:
         Where there are not so many free cores, it gets those at hand: nobody knows how long it
         would wait, with a trial that others could train.
         """
-        if self._slots is None or self._slots.try_claim(threads):
+        if not self._cores or self._slots.try_claim(threads):
             return threads
         return len(self._slots.held)
 
-    def _free_cores(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
-
     def _awaited(self, waits: WorkerEvent) -> dict[str, object]:
-        if waits is WorkerEvent.WAITING or self._slots is None:
+        if waits is WorkerEvent.WAITING:
             return {"held": self._held()}
-        return {"cores": self._wanted_cores(), "held": self._slots.holders()}
+        return {"cores": self._cores, "held": self._slots.holders()}
 
     def _staged(self) -> Workplace:
         """The images on the device, once there is a core for them."""

@@ -107,7 +107,7 @@ class StubWorker(study_worker.Worker):
 
     def __init__(self, *of_store_and_study: Any, **facts: Any) -> None:  # noqa: ANN401
         super().__init__(*of_store_and_study, **facts)
-        self._slots = None
+        self._cores = 0
         self._pause_seconds = float(os.environ[PAUSE_VARIABLE])
 
     def _train(self, lease: RunLease) -> None:

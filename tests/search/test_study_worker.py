@@ -166,7 +166,6 @@ def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
     every = len(os.sched_getaffinity(0))
     enter_study(location, STUDY, seed=None, budget=2)
     made = worker(open_store(), queue.Queue())
-    assert made._slots is not None
     assert made._slots.try_claim(1)
     assert made._use_threads(every) == every
     made._use_threads(1)
