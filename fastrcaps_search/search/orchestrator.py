@@ -34,6 +34,7 @@ from fastrcaps_search.training.resources import cores
 
 LONG_TRIAL_SECONDS = 3600.0
 MOST_OTHER_WORKERS = 1024
+"""Of a study on this machine, started by other runs that still work."""
 MINI = "mnist-mini"
 
 

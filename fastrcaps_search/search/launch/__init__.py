@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from fastrcaps_search.search.launch.launcher import LAUNCHERS, Launcher, WorkerHandle, WorkerSpec
+from fastrcaps_search.search.launch.launcher import (
+    LAUNCHERS,
+    Launcher,
+    WorkerHandle,
+    WorkerSpec,
+    worker_command,
+    worker_environment,
+)
 from fastrcaps_search.search.launch.local import LOCAL, LocalLauncher
 
-__all__ = ["LAUNCHERS", "LOCAL", "Launcher", "LocalLauncher", "WorkerHandle", "WorkerSpec"]
+__all__ = [
+    "LAUNCHERS",
+    "LOCAL",
+    "Launcher",
+    "LocalLauncher",
+    "WorkerHandle",
+    "WorkerSpec",
+    "worker_command",
+    "worker_environment",
+]
