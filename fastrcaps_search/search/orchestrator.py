@@ -71,9 +71,7 @@ class RunObserver:
         """The workers have been chosen, and will be started."""
 
     def training(
-        self,
-        orchestrator: Orchestrator,
-        plan: WorkerPlan,
+        self, orchestrator: Orchestrator, plan: WorkerPlan
     ) -> AbstractContextManager[Observer]:
         """What hears the workers, for as long as they train."""
         return nullcontext(lambda progress: None)
