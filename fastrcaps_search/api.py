@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,15 @@ from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.networks import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
-from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunOutcome, StudyRun
-from fastrcaps_search.search.requests import RunRequest, asked_study
-from fastrcaps_search.search.supervise import MAX_FAILURES
+from fastrcaps_search.search.launch import LOCAL
+from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
+from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
@@ -52,6 +50,7 @@ def run_study(
     lease_seconds: float = LEASE_SECONDS,
     store_patience: float = PATIENCE_SECONDS,
     max_failures: int = MAX_FAILURES,
+    launcher: str = LOCAL.name,
 ) -> RunOutcome:
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
 
@@ -71,41 +70,36 @@ def run_study(
         store_patience: Seconds for which an outage of the database is waited for.
         max_failures: Trials that fail in a row before the run gives up; those that diverge do not
             count.
+        launcher: What starts the workers: ``local``, or the name of a plug-in's launcher.
 
     Raises:
         FastrcapsError: As the command would report it.
     """
-    _require_whole("trials", trials, low=1)
-    _require_whole("repeat_front", repeat_front, low=2, high=LARGEST_RUNS)
-    _require_whole("max_failures", max_failures, low=1)
     location = chosen_location(storage, None if files is None else str(files))
-    run = StudyRun.begin(
-        RunRequest(
-            definition=asked_study(study, location) if isinstance(study, str) else study,
-            trials=trials,
-            location=location,
-            data_folder=None if data_dir is None else Path(data_dir).absolute(),
-            wanted=Wanted(devices, workers, workers_per_device),
-            seed=seed,
-            repeats=repeat_front or 0,
-            lease_seconds=lease_seconds,
-            store_patience=store_patience,
-            max_failures=max_failures,
-        )
+    options = RunOptions(
+        definition=asked_study(study, location) if isinstance(study, str) else study,
+        trials=trials,
+        location=location,
+        data_folder=None if data_dir is None else Path(data_dir).absolute(),
+        devices=DeviceOptions(devices, workers, workers_per_device),
+        seed=seed,
+        repeats=repeat_front,
+        lease_seconds=lease_seconds,
+        store_patience=store_patience,
+        max_failures=max_failures,
+        launcher=launcher,
     )
-    try:
-        run.tell_optuna()
-        if not run.outcome().work.is_done:
-            machine = run.look()
-            if machine.warning:
-                warnings.warn(machine.warning, stacklevel=2)
-            try:
-                run.train(machine, observe=lambda progress: None)
-            finally:
-                run.tell_optuna()
-        return run.outcome()
-    finally:
-        run.close()
+    with closing(Orchestrator.begin(options)) as orchestrator:
+        return orchestrator.run(_Warns())
+
+
+class _Warns(RunObserver):
+    """Says nothing but what a caller should know before workers start."""
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
+        if plan.warning:
+            # At the line that calls run_study.
+            warnings.warn(plan.warning, stacklevel=4)
 
 
 def find_rates(
@@ -133,8 +127,9 @@ def find_rates(
     Raises:
         FastrcapsError: As the command would report it.
     """
-    _require_whole("seed", seed, low=0)
-    _require_whole("steps", steps, low=FEWEST_STEPS)
+    require_whole("seed", seed, low=0)
+    if steps is not None:
+        require_whole("steps", steps, low=FEWEST_STEPS)
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.training.rate_range import find_rates as found
 
@@ -327,12 +322,3 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.json_normalize(rows)
-
-
-def _require_whole(name: str, value: int | None, *, low: int, high: int | None = None) -> None:
-    """Refuse what is given and is no whole number in the range."""
-    given = isinstance(value, int) and not isinstance(value, bool)
-    if value is None or (given and low <= value and (high is None or value <= high)):
-        return
-    allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
-    raise UsageError(f"{name} must be a whole number {allowed}, got {value!r}")

@@ -9,7 +9,7 @@ from fastrcaps_search.cli.criteria_flags import criteria, whole
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.definition.keys import LARGEST_RUNS
+from fastrcaps_search.definition.keys import LARGEST_RUNS, LARGEST_SEED
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.place import (
     DEFAULT_FILES,
@@ -18,8 +18,6 @@ from fastrcaps_search.store.place import (
     STORAGE_VARIABLE,
 )
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
-
-LARGEST_SEED = 2**31 - 1
 
 
 def _storage(parser: argparse.ArgumentParser) -> None:

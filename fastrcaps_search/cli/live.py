@@ -10,29 +10,32 @@ from contextlib import contextmanager
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.summary import eta_seconds
 from fastrcaps_search.cli import output
-from fastrcaps_search.search.driver import RunOutcome, StudyRun
-from fastrcaps_search.search.machine import Machine
+from fastrcaps_search.search.events import WorkerEvent
+from fastrcaps_search.search.layouts import WorkerPlan
+from fastrcaps_search.search.orchestrator import Orchestrator, RunOutcome
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 
 PLAIN = {
-    "died": "died (exit code {exit_code}), starts again",
-    "fault": "trial {trial}, attempt {attempt} of {attempts}: {reason}",
-    "failed": "trial {trial} failed: {reason}",
-    "lost": "trial {trial} was taken over by another worker, or has failed",
-    "unsaved": "trial {trial} epoch {epoch}: {reason}",
-    "store_out": "waits for the database: {reason}",
-    "store_back": "the database is back",
-    "testing": "trial {trial} meets the test set",
-    "untested": "trial {trial} cannot meet the test set: {reason}",
+    WorkerEvent.BEGINS: "trial {trial} begins: {policy}",
+    WorkerEvent.RESUMED: "trial {trial} continues at epoch {epoch}",
+    WorkerEvent.DIED: "died (exit code {exit_code}), starts again",
+    WorkerEvent.FAULT: "trial {trial}, attempt {attempt} of {attempts}: {reason}",
+    WorkerEvent.FAILED: "trial {trial} failed: {reason}",
+    WorkerEvent.LOST: "trial {trial} was taken over by another worker, or has failed",
+    WorkerEvent.UNSAVED: "trial {trial} epoch {epoch}: {reason}",
+    WorkerEvent.STORE_OUT: "waits for the database: {reason}",
+    WorkerEvent.STORE_BACK: "the database is back",
+    WorkerEvent.TESTING: "trial {trial} meets the test set",
+    WorkerEvent.UNTESTED: "trial {trial} cannot meet the test set: {reason}",
 }
 """Lines of events that need nothing but their own facts."""
-NEWS = ("complete", "failed")
+NEWS = (WorkerEvent.COMPLETE, WorkerEvent.FAILED)
 """Events that may change the front."""
 
 
 @contextmanager
 def display(
-    study: StudyRun, machine: Machine, arguments: argparse.Namespace
+    study: Orchestrator, plan: WorkerPlan, arguments: argparse.Namespace
 ) -> Iterator[Observer]:
     """An observer for the supervisor that prints as much as was asked for."""
     if arguments.quiet:
@@ -40,7 +43,7 @@ def display(
     elif sys.stdout.isatty() and not arguments.verbose:
         from rich.live import Live
 
-        lines = _Lines(study, machine)
+        lines = _Lines(study, plan)
         with Live("", refresh_per_second=4, transient=True) as live:
             yield lambda progress: live.update(lines.text(progress))
     else:
@@ -50,7 +53,7 @@ def display(
 class _Plain:
     """One line per trial that begins, goes on or ends; per epoch too when asked."""
 
-    def __init__(self, study: StudyRun, *, epochs: bool) -> None:
+    def __init__(self, study: Orchestrator, *, epochs: bool) -> None:
         self._study = study
         self._epochs = epochs
 
@@ -67,27 +70,23 @@ class _Plain:
         kind, trial = event["event"], event.get("trial", view.trial)
         if view.run is not None:
             trial = f"{trial} run {view.run}"
-        if kind == "begins":
-            return f"trial {trial} begins: {event['policy']}"
-        if kind == "resumed":
-            return f"trial {trial} continues at epoch {event['epoch']}"
-        if kind == "epoch" and self._epochs:
+        if kind == WorkerEvent.EPOCH and self._epochs:
             accuracy = float(str(event["accuracy"]))
             return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
-        if kind == "waiting":
+        if kind == WorkerEvent.WAITING:
             return f"waits for {event['held']}" if event["held"] else "waits"
-        if kind == "no_cores":
+        if kind == WorkerEvent.NO_CORES:
             free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
             return f"waits for {free}, in use by {event['held'] or 'another process'}"
         if kind in PLAIN:
-            return PLAIN[kind].format_map({**event, "trial": trial})
-        if kind == "complete":
+            return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
+        if kind == WorkerEvent.COMPLETE:
             means = _values(self._study, int(str(event["trial"])), only=view.run is None)
             return f"trial {trial} complete{means}"
         return ""
 
 
-def _values(study: StudyRun, number: int, *, only: bool) -> str:
+def _values(study: Orchestrator, number: int, *, only: bool) -> str:
     """What the trial's runs gave so far; its values may be estimates that rest on others too.
 
     Args:
@@ -95,7 +94,7 @@ def _values(study: StudyRun, number: int, *, only: bool) -> str:
         number: The trial.
         only: Whether the trial has this run alone.
     """
-    outcome = study.glance()
+    outcome = study.peek()
     if outcome is None:
         return ": its values are stored"
     trial = outcome.trials[number]
@@ -112,9 +111,9 @@ def _values(study: StudyRun, number: int, *, only: bool) -> str:
 class _Lines:
     """Live lines: one per worker, the front so far, and the time left."""
 
-    def __init__(self, study: StudyRun, machine: Machine) -> None:
+    def __init__(self, study: Orchestrator, plan: WorkerPlan) -> None:
         self._study = study
-        self._machine = machine
+        self._plan = plan
         self._front = ""
         self._refresh()
 
@@ -140,13 +139,13 @@ class _Lines:
 
     def _refresh(self) -> None:
         """The line of the front, as it is; it stays while the database is out."""
-        outcome = self._study.glance()
+        outcome = self._study.peek()
         if outcome is not None:
             self._front = self._front_line(outcome)
 
     def _front_line(self, outcome: RunOutcome) -> str:
         work = outcome.work
-        eta = eta_seconds(outcome.study, outcome.trials, work, workers=self._machine.workers)
+        eta = eta_seconds(outcome.study, outcome.trials, work, workers=self._plan.workers)
         line = f"{work.finished}/{work.target} done, time left {output.duration(eta)}"
         if work.repeats and not work.is_searching:
             line = f"{work.finished}/{work.target} done, {len(work.repeats)} repeats left"

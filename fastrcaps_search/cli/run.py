@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,11 +18,12 @@ from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import page_path, read_study
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
+from fastrcaps_search.errors import FastrcapsError, RunError
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import RunOutcome, StudyRun
-from fastrcaps_search.search.requests import RunRequest, WorkRequest, asked_study
+from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
+from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
+from fastrcaps_search.search.supervise import Observer
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
 
@@ -34,28 +35,28 @@ def run(arguments: argparse.Namespace) -> int:
         InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
-    means = _means(arguments)
-    request = RunRequest(
-        definition=asked_study(arguments.study, means["location"]),
+    common = _common(arguments)
+    options = RunOptions(
+        definition=asked_study(arguments.study, common["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
-        repeats=arguments.repeat_front or 0,
-        **means,
+        repeats=arguments.repeat_front,
+        **common,
     )
-    with _stopping() as stop:
-        study = StudyRun.begin(request, _patience(request, stop))
+    with (
+        _stopping() as stop,
+        closing(Orchestrator.begin(options, _patience(options, stop))) as orchestrator,
+    ):
+        study = orchestrator.study
+        page = kept_current(study.name, options.location)
         try:
-            page = kept_current(study.study.name, request.location)
-            _train_what_is_left(study, arguments, meanwhile=page)
+            outcome = orchestrator.run(_Printed(arguments, meanwhile=page))
         except FastrcapsError:
             # The page says how far it came; whether it can be written is not the news now.
             with suppress(FastrcapsError):
-                _write_page(study.study, request)
+                _write_page(study, options)
             raise
-        else:
-            return _end(study, request)
-        finally:
-            study.close()
+        return _end(outcome, options)
 
 
 def worker(arguments: argparse.Namespace) -> int:
@@ -65,92 +66,99 @@ def worker(arguments: argparse.Namespace) -> int:
         InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
         RunError: The workers could not go on, or every trial failed.
     """
-    request = WorkRequest(**_means(arguments))
-    with _stopping() as stop:
-        study = StudyRun.join(stored_name(arguments.study), request, _patience(request, stop))
-        try:
-            if _train_what_is_left(study, arguments, meanwhile=nullcontext()):
-                outcome = study.outcome()
-                work = outcome.work
-                print(f"{study.study.name}: {work.finished}/{work.target} done")
-            return _judge(study.outcome())
-        finally:
-            study.close()
+    options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
+    with (
+        _stopping() as stop,
+        closing(Orchestrator(name, options, _patience(options, stop))) as orchestrator,
+    ):
+        printed = _Printed(arguments, meanwhile=nullcontext())
+        outcome = orchestrator.run(printed)
+        if printed.has_trained:
+            print(f"{name}: {outcome.work.finished}/{outcome.work.target} done")
+        return _judge(outcome)
 
 
-def _means(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What ``run`` and ``worker`` have in common."""
+def _common(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options that ``run`` and ``worker`` have in common."""
     return {
         "location": commands.location(arguments),
         "data_folder": commands.data_folder(arguments),
-        "wanted": Wanted(arguments.devices, arguments.workers, arguments.workers_per_device),
+        "devices": DeviceOptions(
+            arguments.devices, arguments.workers, arguments.workers_per_device
+        ),
         "lease_seconds": arguments.lease_seconds,
         "store_patience": arguments.store_patience,
         "max_failures": arguments.max_failures,
+        "launcher": arguments.launcher,
     }
 
 
-def _patience(request: WorkRequest, stop: threading.Event) -> Patience:
+def _patience(options: WorkerOptions, stop: threading.Event) -> Patience:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
         line = f"waits for the database: {reason}" if reason else "the database is back"
         print(line, file=sys.stderr, flush=True)
 
-    return Patience(request.store_patience, stop, tell)
+    return Patience(options.store_patience, stop, tell)
 
 
-def _train_what_is_left(
-    study: StudyRun, arguments: argparse.Namespace, *, meanwhile: AbstractContextManager[Any]
-) -> bool:
-    """Train unless the study is done, within ``meanwhile``; whether there was anything to do."""
-    # What the last workers of the study could not tell, killed in that moment.
-    study.tell_optuna()
-    work = study.outcome().work
-    if work.is_done:
-        print(f"{study.study.name}: {work.finished}/{work.target} done, nothing to train")
-        return False
-    machine = study.look(_say_who_holds_the_cores)
-    if machine.warning:
-        print(f"warning: {machine.warning}", file=sys.stderr, flush=True)
-    if not arguments.quiet:
-        print(study.plan_line(machine), flush=True)
-    if study.stop.is_set():
-        raise InterruptedRunError("interrupted before anything was trained")
-    try:
-        with meanwhile, display(study, machine, arguments) as observe:
-            study.train(machine, observe=observe)
-    except FastrcapsError:
-        # What ended the training is the news.
-        with suppress(FastrcapsError):
-            study.tell_optuna()
-        raise
-    study.tell_optuna()
-    return True
+class _Printed(RunObserver):
+    """Prints how a run goes, as much as was asked for.
+
+    Args:
+        arguments: ``quiet`` and ``verbose``.
+        meanwhile: Entered for as long as workers train.
+
+    Attributes:
+        has_trained: Whether there was anything to train.
+    """
+
+    def __init__(
+        self, arguments: argparse.Namespace, *, meanwhile: AbstractContextManager[Any]
+    ) -> None:
+        self.has_trained = False
+        self._arguments = arguments
+        self._meanwhile = meanwhile
+
+    def waits_for_cores(self, holders: str) -> None:
+        line = f"waits for free cores to measure on, in use by {holders or 'another process'}"
+        print(line, file=sys.stderr, flush=True)
+
+    def nothing_left(self, outcome: RunOutcome) -> None:
+        work = outcome.work
+        print(f"{outcome.study.name}: {work.finished}/{work.target} done, nothing to train")
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
+        if plan.warning:
+            print(f"warning: {plan.warning}", file=sys.stderr, flush=True)
+        if not self._arguments.quiet:
+            print(orchestrator.plan_line(plan), flush=True)
+
+    @contextmanager
+    def training(self, orchestrator: Orchestrator, plan: WorkerPlan) -> Iterator[Observer]:
+        self.has_trained = True
+        with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
+            yield observe
 
 
-def _say_who_holds_the_cores(holders: str) -> None:
-    line = f"waits for free cores to measure on, in use by {holders or 'another process'}"
-    print(line, file=sys.stderr, flush=True)
-
-
-def _end(study: StudyRun, request: RunRequest) -> int:
+def _end(outcome: RunOutcome, options: RunOptions) -> int:
     """Print the front, write the page, judge."""
-    outcome = study.outcome()
+    study = outcome.study
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
-        output.print_front(rows, study=study.study.name, repeats=outcome.study.repeats)
+        output.print_front(rows, study=study.name, repeats=study.repeats)
     elif any(trial.infeasible for trial in outcome.trials):
-        print(f"\n{output.no_front(study.study.name)}")
-    print(f"\nreport: {_write_page(outcome.study, request)}")
+        print(f"\n{output.no_front(study.name)}")
+    print(f"\nreport: {_write_page(study, options)}")
     return _judge(outcome)
 
 
-def _write_page(study: StudyRecord, request: RunRequest) -> Path:
+def _write_page(study: StudyRecord, options: RunOptions) -> Path:
     """Write the page; where it is."""
     path = page_path(study.name)
-    write_report(read_study(request.location, study.name), path=path)
+    write_report(read_study(options.location, study.name), path=path)
     return path
 
 

@@ -6,7 +6,12 @@ import argparse
 
 from fastrcaps_search.cli import texts
 from fastrcaps_search.cli.criteria_flags import whole
-from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS
+from fastrcaps_search.store.place import (
+    LEASE_LIMITS,
+    LEASE_SECONDS,
+    PATIENCE_LIMITS,
+    PATIENCE_SECONDS,
+)
 
 
 def workers(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +35,12 @@ def workers(parser: argparse.ArgumentParser) -> None:
         type=whole(1, texts.MOST_WORKERS),
         help="worker processes on each GPU, or on the CPU",
     )
+    parser.add_argument(
+        "--launcher",
+        metavar="L",
+        default="local",
+        help="what starts the workers: local (the default), or the name of a plug-in's launcher",
+    )
 
 
 def patience(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +48,7 @@ def patience(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease-seconds",
         metavar="S",
-        type=texts.seconds(1, 86_400),
+        type=texts.seconds(*LEASE_LIMITS),
         default=LEASE_SECONDS,
         help="a worker of another machine that has been silent for so long has lost its trial "
         f"(default: {LEASE_SECONDS:g})",
@@ -45,7 +56,7 @@ def patience(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store-patience",
         metavar="S",
-        type=texts.seconds(0, 31_536_000),
+        type=texts.seconds(*PATIENCE_LIMITS),
         default=PATIENCE_SECONDS,
         help="how long an outage of the database is waited for before the workers stop "
         f"(default: {PATIENCE_SECONDS:g})",

@@ -28,6 +28,7 @@ from fastrcaps_search.errors import DefinitionError
 
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 LARGEST_RUNS = 100
+LARGEST_SEED = 2**31 - 1
 
 
 def _name(value: object, key: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from statistics import fmean, median
+
+import numpy as np
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -23,72 +23,51 @@ MOST_PROBED = 64
 one of the whole network takes seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepCosts:
-    """Measured seconds of one training step by batch size.
+StepSeconds = Mapping[int, float]
+"""Seconds of one training step by batch size, where they were measured."""
 
-    Attributes:
-        seconds: By batch size.
+
+def seconds_at(measured: StepSeconds, size: int) -> float:
+    """Seconds of a step of ``size``: linear between the measured sizes.
+
+    In proportion above the largest; as long as that of the smallest below it.
     """
-
-    seconds: Mapping[int, float]
-
-    def updated(self, newer: StepCosts) -> StepCosts:
-        """These costs, with the newer ones at the batch sizes that those have."""
-        return StepCosts({**self.seconds, **newer.seconds})
-
-    def at(self, size: int) -> float:
-        """Seconds of a step of ``size``: linear between the measured sizes.
-
-        In proportion above the largest; as long as that of the smallest below it.
-        """
-        sizes = sorted(self.seconds)
-        place = bisect_left(sizes, size)
-        if place < len(sizes) and sizes[place] == size:
-            return self.seconds[size]
-        if place == 0:
-            return self.seconds[sizes[0]]
-        if place == len(sizes):
-            return self.seconds[sizes[-1]] * size / sizes[-1]
-        low, high = sizes[place - 1], sizes[place]
-        share = (size - low) / (high - low)
-        return self.seconds[low] + share * (self.seconds[high] - self.seconds[low])
+    sizes = sorted(measured)
+    if size > sizes[-1]:
+        return measured[sizes[-1]] * size / sizes[-1]
+    return float(np.interp(size, sizes, [measured[one] for one in sizes]))
 
 
-def trial_seconds(definition: StudyDefinition, costs: StepCosts) -> float:
+def trial_seconds(definition: StudyDefinition, measured: StepSeconds) -> float:
     """Mean training seconds of a trial over the study's assignments, all epochs included."""
     return definition.runs_per_trial * fmean(
-        _training_seconds(definition, parameters, costs) for parameters in _assignments(definition)
+        _training_seconds(definition, parameters, measured)
+        for parameters in _assignments(definition)
     )
 
 
 def _training_seconds(
-    definition: StudyDefinition, parameters: TrialParameters, costs: StepCosts
+    definition: StudyDefinition, parameters: TrialParameters, measured: StepSeconds
 ) -> float:
     plan = training_plan(definition, parameters)
-    return math.fsum(math.ceil(plan.samples / size) * costs.at(size) for size in plan.batch_sizes)
+    return math.fsum(
+        epochs * math.ceil(plan.samples / size) * seconds_at(measured, size)
+        for size, epochs in Counter(plan.batch_sizes).items()
+    )
 
 
-def images_per_second(definition: StudyDefinition, costs: StepCosts, *, workers: int) -> float:
+def images_per_second(
+    definition: StudyDefinition, measured: StepSeconds, *, workers: int
+) -> float:
     """Training images of all workers together, each batch size at its share of the study."""
     epochs = fmean(definition.epochs_of(parameters) for parameters in _assignments(definition))
     images = definition.split_size * epochs * definition.runs_per_trial
-    return workers * images / trial_seconds(definition, costs)
+    return workers * images / trial_seconds(definition, measured)
 
 
 def batch_sizes(definition: StudyDefinition) -> list[int]:
-    """Batch sizes of the study's trials, sorted: every one that some assignment has."""
-    # One plan for all assignments that can only have the same sizes.
-    alike = {
-        (
-            one.policy,
-            one.adabatch_exponent,
-            one.batch_size,
-            definition.boundaries_within(definition.epochs_of(one)),
-        ): one
-        for one in _all_assignments(definition)
-    }
-    plans = (training_plan(definition, parameters) for parameters in alike.values())
+    """Batch sizes of the study's trials, sorted; in a large space those of a sample."""
+    plans = (training_plan(definition, parameters) for parameters in _assignments(definition))
     return sorted({size for plan in plans for size in plan.batch_sizes})
 
 
@@ -99,8 +78,14 @@ def probed_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
-    """Assignments to look at."""
-    found = list(_all_assignments(definition))
+    """Assignments to look at, with the study's own rates where the space varies them."""
+    space = definition.space
+    varied = {
+        each.name: definition.default(each.name)
+        for each in TRIAL_PARAMETERS
+        if each.is_range and space and space[each.name]
+    }
+    found = list(definition.assignments(varied))
     if len(found) <= SAMPLED:
         return found
     # Spread over all of them, as the first ones have the first policies alone; anywhere in each of
@@ -110,26 +95,15 @@ def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
     return [found[generator.randrange(*pair)] for pair in pairwise(ends)]
 
 
-def _all_assignments(definition: StudyDefinition) -> Iterator[TrialParameters]:
-    """Every assignment, with the study's own rates where the space varies them."""
-    space = definition.space
-    varied = {
-        each.name: definition.default(each.name)
-        for each in TRIAL_PARAMETERS
-        if each.is_range and space and space[each.name]
-    }
-    return definition.assignments(varied)
-
-
-def stored_costs(trials: Iterable[TrialRecord], *, device: str) -> StepCosts:
-    """Costs measured by the study's own epochs on this kind of device; empty at first."""
+def stored_seconds(trials: Iterable[TrialRecord], *, device: str) -> dict[int, float]:
+    """Measured by the study's own epochs on this kind of device; empty at first."""
     by_size: dict[int, list[float]] = defaultdict(list)
     for trial in trials:
         for epoch in trial.epochs:
             if epoch.setting.device == device and epoch.metrics.steps:
                 seconds = epoch.metrics.training_seconds / epoch.metrics.steps
                 by_size[epoch.metrics.batch_size].append(seconds)
-    return StepCosts({size: median(seconds) for size, seconds in by_size.items()})
+    return {size: median(seconds) for size, seconds in by_size.items()}
 
 
 def in_words(seconds: float) -> str:

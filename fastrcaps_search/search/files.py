@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import stat
 from pathlib import Path
 
@@ -57,5 +58,5 @@ def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:
 
 
 def worker_log(location: Location, study: StudyRecord, worker: str) -> Path:
-    """Whatever a worker and its libraries print."""
-    return study_folder(location, study) / f"{worker}.log"
+    """Whatever a worker and its libraries print; several machines may share the folder."""
+    return study_folder(location, study) / f"{worker}-{platform.node()}.log"

@@ -1,91 +1,113 @@
-"""What a run trains on: the devices, their speed, and the workers that share them."""
+"""Asks a process of its own what is here and how fast it trains: this one never imports torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
 
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search import estimate
-from fastrcaps_search.search.crews import Wanted, fastest, reason
-from fastrcaps_search.search.probing import Seen
-from fastrcaps_search.store.crews import Crew, KeptCrew
+from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.layouts import (
+    MOST_CPU_WORKERS,
+    DeviceOptions,
+    MachineInfo,
+    candidates,
+)
+from fastrcaps_search.search.torch_environment import torch_environment
+from fastrcaps_search.store.layouts import WorkerLayout
+
+PROBE_SECONDS = 300.0
+POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the workers will train on.
-
-    Attributes:
-        devices: ``cpu``, or the cards.
-        device_name: Name of the first.
-        costs: Measured seconds per step.
-        workers: Workers to start.
-        threads: Threads of each.
-        reason: Why these, in few words; empty where nothing was chosen.
-        warning: One line where the seconds of this run will not compare with the study's others.
-    """
-
-    devices: tuple[str, ...]
-    device_name: str
-    costs: estimate.StepCosts
-    workers: int
-    threads: int
-    reason: str = ""
-    warning: str | None = None
-
-    @property
-    def words(self) -> str:
-        """``2 workers with 1 thread (as before) on CPU Intel``."""
-        why = f" ({self.reason})" if self.reason else ""
-        return f"{Crew(self.workers, self.threads).words}{why} on {self.device_name}"
-
-
-def new_crew(definition: StudyDefinition, wanted: Wanted, seen: Seen, *, cores: int) -> KeptCrew:
-    """The crew of a study that has none on this device yet: as asked, or else the fastest."""
-    devices = len(seen.devices)
-    asked = wanted.crew(devices, cores=cores)
-    if asked is None and seen.devices == ("cpu",):
-        rates = {
-            crew: estimate.images_per_second(definition, costs, workers=crew.workers)
-            for crew, costs in seen.measured.items()
-        }
-        chosen = fastest(rates)
-        return KeptCrew(chosen, seen.measured[chosen].seconds, rates)
-    crew = asked or Crew(1, max(cores // devices, 1))
-    return KeptCrew(crew, _costs(seen, crew).seconds)
-
-
-def staffed(wanted: Wanted, seen: Seen, kept: KeptCrew, *, cores: int, left: int) -> Machine:
-    """The machine with the workers that were asked for, or else with those of the study's crew.
+def inspect_machine(
+    definition: StudyDefinition,
+    options: DeviceOptions,
+    *,
+    cores: int,
+    known: Collection[str],
+    stop: threading.Event,
+) -> MachineInfo:
+    """Find the devices and measure the first; where workers are to be chosen, several layouts.
 
     Args:
-        wanted: What was asked for.
-        seen: What is here.
-        kept: The study's crew on this device.
+        definition: The study.
+        options: Devices and workers that were asked for.
         cores: Cores of this machine.
-        left: Trials that are left: unless asked for, no more workers than these are started.
+        known: Names of devices on which nothing is to be measured.
+        stop: Set when the run is to stop.
+
+    Raises:
+        InterruptedRunError: Asked to stop.
+        UsageError: The device that was asked for is not here.
+        RunError: The measurement failed.
     """
-    devices = len(seen.devices)
-    crew = wanted.crew(devices, cores=cores) or kept.crew
-    why, warning = "", None
-    if crew != kept.crew:
-        warning = (
-            f"{crew.words} on {seen.device_name} instead of {kept.crew.words}, as the study began "
-            "there: its seconds will not compare"
+    most = (configuration_count(definition) or MOST_CPU_WORKERS) * definition.runs_per_trial
+    asked = options.layout(1, cores=cores)
+    layouts = candidates(cores, most=most) if asked is None else [WorkerLayout(1, asked.threads)]
+    question = {
+        "definition": definition.to_dict(),
+        "batch_sizes": estimate.probed_sizes(estimate.batch_sizes(definition)),
+        "devices": options.devices,
+        "known": sorted(known),
+        "layouts": [(layout.workers, layout.threads) for layout in layouts],
+    }
+    answer = _ask(question, threads=layouts[0].threads, stop=stop)
+    if not answer["devices"]:
+        raise UsageError(
+            f"device {options.devices} must be on this machine, but it is not; "
+            "`fastrcaps-search doctor` lists what is"
         )
-    elif wanted.chooses:
-        why = reason(crew, kept.images_per_second) if seen.measured else "as before"
-    return Machine(
-        devices=seen.devices,
-        device_name=seen.device_name,
-        costs=_costs(seen, crew) if seen.measured else estimate.StepCosts(kept.step_seconds),
-        workers=wanted.total(devices) or max(min(crew.workers * devices, left), 1),
-        threads=crew.threads,
-        reason=why,
-        warning=warning,
-    )
+    measured = {
+        WorkerLayout(workers, threads): {int(size): one for size, one in seconds.items()}
+        for workers, threads, seconds in answer["measured"]
+    }
+    return MachineInfo(tuple(answer["devices"]), answer["device_name"], measured)
 
 
-def _costs(seen: Seen, crew: Crew) -> estimate.StepCosts:
-    """Costs that were measured with this crew, or else with what was measured at all."""
-    return seen.measured.get(crew) or next(iter(seen.measured.values()))
+def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> dict[str, Any]:
+    """The probe's answer, unless the run is to stop or it takes far too long."""
+    given: str | None = json.dumps(question)
+    end = time.monotonic() + PROBE_SECONDS
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "fastrcaps_search.training.probe"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=torch_environment(os.environ, threads=threads),
+        text=True,
+        # A group of its own, so that the processes that it starts end with it.
+        start_new_session=True,
+    ) as process:
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(given, timeout=POLL_SECONDS)
+                given = None
+                if stop.is_set():
+                    raise InterruptedRunError("interrupted before anything was trained")
+                if process.returncode is not None:
+                    break
+                if time.monotonic() >= end:
+                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode != 0:
+        last = (err.strip().splitlines() or ["no message"])[-1]
+        raise _failure(f"be able to train a step on {question['devices']}, got: {last}")
+    return dict(json.loads(out))
+
+
+def _failure(what: str) -> RunError:
+    return RunError(f"torch must {what}; `fastrcaps-search doctor` shows what is installed")

@@ -18,15 +18,10 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
+from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import (
-    DIVERGED,
-    Failure,
-    RunRecord,
-    StudyRecord,
-    TrialRecord,
-)
+from fastrcaps_search.store.records import DIVERGED, Failure, RunRecord, StudyRecord, TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel
@@ -44,7 +39,7 @@ class Workplace:
         study: The study.
         splits: Images on the worker's device.
         threads: Threads of torch for a new run.
-        tell: Called with the name of an event and its facts.
+        tell: Called with an event and its facts.
         should_stop: Whether the worker was asked to stop.
         was_suspended: Whether the worker was suspended since this was asked last.
         use_threads: Called with the threads of a run before it is opened; gives how many it may
@@ -54,7 +49,7 @@ class Workplace:
     study: StudyRecord
     splits: Splits
     threads: int
-    tell: Callable[..., None]
+    tell: Tell
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
     use_threads: Callable[[int], int] = lambda threads: threads
@@ -208,7 +203,10 @@ class RunTraining:
 
         def on_progress(epoch: int, images: int, per_second: float) -> None:
             self._place.tell(
-                "progress", epoch=epoch, images=images, images_per_second=round(per_second, 1)
+                WorkerEvent.PROGRESS,
+                epoch=epoch,
+                images=images,
+                images_per_second=round(per_second, 1),
             )
 
         def should_stop() -> bool:
@@ -217,7 +215,7 @@ class RunTraining:
 
         def on_unsaved(epoch: int, error: DiskError) -> None:
             LOG.warning("run %d epoch %d: %s", self._index, epoch, error)
-            place.tell("unsaved", epoch=epoch, reason=str(error))
+            place.tell(WorkerEvent.UNSAVED, epoch=epoch, reason=str(error))
 
         return Hooks(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved)
 
@@ -255,7 +253,7 @@ class RunTraining:
                 self._lease.store_epoch(metrics, setting=setting)
         if last:
             LOG.info("run %d continues at epoch %d from its checkpoint", self._index, last + 1)
-            self._place.tell("resumed", run=self._index, epoch=last + 1)
+            self._place.tell(WorkerEvent.RESUMED, run=self._index, epoch=last + 1)
 
     def _told(self, metrics: EpochMetrics) -> None:
         LOG.info(
@@ -269,7 +267,10 @@ class RunTraining:
             metrics.training_seconds,
         )
         self._place.tell(
-            "epoch", run=self._index, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6)
+            WorkerEvent.EPOCH,
+            run=self._index,
+            epoch=metrics.epoch,
+            accuracy=round(metrics.accuracy, 6),
         )
 
 

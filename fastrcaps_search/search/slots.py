@@ -1,9 +1,9 @@
-"""Slots for the cores of this machine, which all runs and studies of a user share.
+"""Numbered slots of this machine, which all runs and studies of a user share: cores, and names.
 
-A slot is a file for each core in one folder, and who holds the file's lock holds the slot. The
-kernel frees the lock when its process dies in any way. The folder has a fixed place, the same for
-all shells of a user whatever their ``TMPDIR`` says; where programs see different ``/tmp``, as in
-containers, ``FASTRCAPS_RUNTIME_DIR`` names one that they share.
+A slot is a file in one folder, and who holds the file's lock holds the slot. The kernel frees the
+lock when its process dies in any way. The folder has a fixed place, the same for all shells of a
+user whatever their ``TMPDIR`` says; where programs see different ``/tmp``, as in containers,
+``FASTRCAPS_RUNTIME_DIR`` names one that they share.
 
 A file that is deleted while its slot is held is made anew by the next process, and that slot is
 held twice until the first lets it go: a program that empties ``/tmp`` must spare files that were
@@ -16,27 +16,20 @@ import fcntl
 import os
 import stat
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
 
 RUNTIME_VARIABLE = "FASTRCAPS_RUNTIME_DIR"
 WAIT_SECONDS = 0.5
-TURN_SECONDS = 1.0
-"""Longest wait for another process that tries at the same time, which takes far less."""
-RETRY_SECONDS = 0.001
-LONGEST_HOLDER = 200
-"""Characters of a slot's file that are repeated."""
+UNKNOWN = "an unknown process"
 
 
-class CoreSlots:
-    """The slots that this process holds: never more in all processes together than cores.
+class Slots(AbstractContextManager["Slots"]):
+    """The slots of one kind that this process holds: no other process holds them.
 
     There is no queue: a process that waits for several slots gets them when as many are free at
     the moment it tries, and starves while processes that want fewer always come first. In a queue
@@ -44,7 +37,8 @@ class CoreSlots:
 
     Args:
         owner: Says to waiting processes who holds the slots: ``worker-0 of study mnist``.
-        cores: Ids of the cores to choose from; by default those that this process may use.
+        numbers: Those to choose from; by default the cores that this process may use.
+        kind: First word of their files.
         folder: Folder of the slots; by default :func:`runtime_folder`.
 
     Raises:
@@ -53,10 +47,16 @@ class CoreSlots:
     """
 
     def __init__(
-        self, *, owner: str, cores: Sequence[int] | None = None, folder: Path | None = None
+        self,
+        *,
+        owner: str,
+        numbers: Iterable[int] | None = None,
+        kind: str = "core",
+        folder: Path | None = None,
     ) -> None:
         self._owner = owner
-        self._cores = tuple(dict.fromkeys(core_ids() if cores is None else cores))
+        self._kind = kind
+        self._numbers = tuple(dict.fromkeys(core_ids() if numbers is None else numbers))
         self._folder = runtime_folder() if folder is None else folder
         # A child forked without exec shares these locks and keeps them when this process dies;
         # children that run another program do not inherit them.
@@ -64,9 +64,9 @@ class CoreSlots:
         _prepare(self._folder)
 
     @property
-    def held(self) -> int:
-        """Number of slots that this process holds."""
-        return len(self._locks)
+    def held(self) -> list[int]:
+        """The slots that this process holds, sorted."""
+        return sorted(self._locks)
 
     def try_claim(self, count: int) -> bool:
         """Hold exactly ``count`` slots, or as many as before where more cannot be had now.
@@ -81,16 +81,26 @@ class CoreSlots:
             UsageError: There are not so many cores, or the folder is not this user's own.
             DiskError: The folder cannot be written.
         """
-        if not 0 <= count <= len(self._cores):
+        if not 0 <= count <= len(self._numbers):
             raise UsageError(
-                f"threads must be at most {len(self._cores)}, the number of cores that this "
+                f"threads must be at most {len(self._numbers)}, the number of cores that this "
                 f"process may use, got {count}; use fewer threads"
             )
-        self._shrink(count)
-        if self.held < count:
-            with self._turn():
+        before = min(len(self._locks), count)
+        self._shrink(before)
+        try:
+            if before < count:
+                _prepare(self._folder)
                 self._grow(count)
-        return self.held == count
+        except OSError as error:
+            raise DiskError(
+                f"{self._folder} must be a folder whose files can be written and locked, got: "
+                f"{error.strerror}; mend it, or name another with {RUNTIME_VARIABLE}"
+            ) from error
+        finally:
+            if len(self._locks) < count:
+                self._shrink(before)
+        return len(self._locks) == count
 
     def claim(self, count: int, *, stop: threading.Event, waits: Callable[[str], None]) -> None:
         """Hold exactly ``count`` slots; wait where they cannot be had, holding none meanwhile.
@@ -123,8 +133,9 @@ class CoreSlots:
 
         Empty where nobody does, or where the folder cannot be read.
         """
-        with suppress(FastrcapsError), self._turn():
-            others = [self._path(core) for core in self._cores if core not in self._locks]
+        with suppress(FastrcapsError, OSError):
+            _prepare(self._folder)
+            others = [self._path(one) for one in self._numbers if one not in self._locks]
             return ", ".join(dict.fromkeys(_holder(path) for path in others if _is_locked(path)))
         return ""
 
@@ -132,60 +143,28 @@ class CoreSlots:
         """Give all slots back."""
         self._shrink(0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _path(self, core: int) -> Path:
-        return self._folder / f"core-{core}"
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._kind}-{number}"
 
     def _shrink(self, count: int) -> None:
-        while self.held > count:
+        while len(self._locks) > count:
             _unlock(self._locks.popitem()[1])
 
     def _grow(self, count: int) -> None:
-        before = self.held
-        try:
-            for core in self._cores:
-                if self.held < count and core not in self._locks:
-                    self._take(core)
-        finally:
-            if self.held < count:
-                self._shrink(before)
-
-    def _take(self, core: int) -> None:
-        descriptor = _lock(self._path(core))
-        if descriptor is None:
-            return
-        self._locks[core] = descriptor
-        # Only for people to read: a full disk does not matter.
-        with suppress(OSError):
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} ({self._owner})".encode(errors="replace"))
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Try alone: of two that try at the same time, each could take what the other needs."""
-        _prepare(self._folder)
-        try:
-            turn = _lock_soon(self._folder / "slots.lock")
-            try:
-                yield
-            finally:
-                if turn is not None:
-                    _unlock(turn)
-        except OSError as error:
-            raise DiskError(
-                f"{self._folder} must be a folder whose files can be written and locked, got: "
-                f"{error.strerror}; mend it, or name another with {RUNTIME_VARIABLE}"
-            ) from error
+        for number in self._numbers:
+            if len(self._locks) == count:
+                return
+            if number in self._locks or (descriptor := _lock(self._path(number))) is None:
+                continue
+            self._locks[number] = descriptor
+            # Only for people to read: a full disk does not matter.
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                text = f"process {os.getpid()} ({self._owner})"
+                os.write(descriptor, text.encode(errors="replace"))
 
 
 def runtime_folder() -> Path:
@@ -251,17 +230,6 @@ def _unlock(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def _lock_soon(path: Path) -> int | None:
-    """Descriptor that holds the lock of a file; ``None`` where it cannot be had for long.
-
-    A process that is stopped while it holds the lock must not stop all others with it.
-    """
-    until = time.monotonic() + TURN_SECONDS
-    while (descriptor := _lock(path)) is None and time.monotonic() < until:
-        time.sleep(RETRY_SECONDS)
-    return descriptor
-
-
 def _is_locked(path: Path) -> bool:
     descriptor = _lock(path)
     if descriptor is None:
@@ -271,11 +239,8 @@ def _is_locked(path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """What the holder of a slot has written of itself, in one short line."""
+    """What the holder of a slot has written of itself."""
     try:
-        with path.open("rb") as file:
-            text = file.read(4 * LONGEST_HOLDER).decode(errors="replace")
+        return path.read_text(errors="replace") or UNKNOWN
     except OSError:
-        text = ""
-    line = "".join(character for character in text if character.isprintable())
-    return line[:LONGEST_HOLDER] or "an unknown process"
+        return UNKNOWN

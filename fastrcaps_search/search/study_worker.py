@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -20,16 +18,18 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, train_run
-from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import Claim, RunLease, live_leases
-from fastrcaps_search.store.records import Failure, Purpose, RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Failure, Purpose, RunKey, TrialRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
@@ -38,8 +38,6 @@ from fastrcaps_search.training.stage import stage
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2
 """Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
-Tell = Callable[..., None]
-"""Called with the name of an event and its facts."""
 
 
 class Worker:
@@ -47,41 +45,29 @@ class Worker:
 
     Args:
         store: The store, open for writing.
-        study: The study.
-        name: Name of the worker.
-        device: ``cpu`` or ``cuda:N``.
-        threads: Threads of torch.
-        data_folder: Folder with image data.
-        lease_seconds: Silence after which another worker may take over a trial of this one.
-        tell: Called with the name of an event and its facts.
+        spec: How the worker was started.
+        tell: Called with an event and its facts.
         stop: Set when the worker is to stop.
     """
 
     def __init__(
-        self,
-        store: Store,
-        study: StudyRecord,
-        *,
-        name: str,
-        device: str,
-        threads: int,
-        data_folder: Path | None,
-        lease_seconds: float,
-        tell: Tell,
-        stop: threading.Event,
+        self, store: Store, spec: WorkerSpec, *, tell: Tell, stop: threading.Event
     ) -> None:
         self._store = store
-        self._study = study
-        self._device = device
-        self._threads = threads
-        self._data_folder = data_folder
+        self._study = study = store.study(spec.study)
+        self._spec = spec
         self._tell = tell
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
-        self._slots = CoreSlots(owner=f"{name} of study {study.name}") if device == "cpu" else None
+        self._cores = min(spec.threads, cores()) if spec.device == "cpu" else 0
+        self._slots = Slots(owner=f"{spec.name} of study {study.name}")
         claimant = Claimant(
-            store=store, study=study, worker=name, device=device, lease_seconds=lease_seconds
+            store=store,
+            study=study,
+            worker=spec.name,
+            device=spec.device,
+            lease_seconds=spec.lease_seconds,
         )
         self._queue = TrialQueue(claimant, propose)
         self._export = OptunaExport(store, study.name)
@@ -95,39 +81,36 @@ class Worker:
             DiskError: No room for checkpoints or rows.
             StoreError: The database cannot be used.
         """
-        told = ""
+        told: WorkerEvent | None = None
         while not self._stop.is_set():
             found = self._next()
             if found in (Idle.DONE, Idle.EXHAUSTED):
-                self._tell(str(found))
+                self._tell(WorkerEvent(found))
                 return
             if isinstance(found, Claim):
-                told = ""
+                told = None
                 self._do(found)
                 continue
-            waits = "no_cores" if found is None else "waiting"
+            waits = WorkerEvent.NO_CORES if found is None else WorkerEvent.WAITING
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
-            self._free_cores()
+            self._slots.release()
             self._stop.wait(WAIT_SECONDS)
         raise InterruptedRunError("stopped on request")
 
     def close(self) -> None:
         """Close the connections and give the cores back."""
         self._export.close()
-        self._free_cores()
+        self._slots.release()
 
     def _next(self) -> Claim | Idle | None:
         """What is to be done next; ``None`` while there are no free cores for it."""
-        if self._slots is not None and not self._slots.try_claim(self._wanted_cores()):
+        if not self._slots.try_claim(self._cores):
             return self._queue.peek()
         # Before a run is claimed: without its images none must begin.
         self._staged()
         return self._queue.claim_next()
-
-    def _wanted_cores(self) -> int:
-        return min(self._threads, cores())
 
     def _use_threads(self, threads: int) -> int:
         """Threads of a run, which may have been begun with others than this worker's.
@@ -135,35 +118,31 @@ class Worker:
         Where there are not so many free cores, it gets those at hand: nobody knows how long it
         would wait, with a trial that others could train.
         """
-        if self._slots is None or self._slots.try_claim(threads):
+        if not self._cores or self._slots.try_claim(threads):
             return threads
-        return self._slots.held
+        return len(self._slots.held)
 
-    def _free_cores(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
-
-    def _awaited(self, waits: str) -> dict[str, object]:
-        if waits == "waiting" or self._slots is None:
+    def _awaited(self, waits: WorkerEvent) -> dict[str, object]:
+        if waits is WorkerEvent.WAITING:
             return {"held": self._held()}
-        return {"cores": self._wanted_cores(), "held": self._slots.holders()}
+        return {"cores": self._cores, "held": self._slots.holders()}
 
     def _staged(self) -> Workplace:
         """The images on the device, once there is a core for them."""
         if self._place is None:
             watch = SuspensionWatch()
-            signal.signal(signal.SIGCONT, lambda *_: setattr(watch, "woken", True))
+            signal.signal(signal.SIGCONT, watch.note)
             # Of several cards this process sees only its own.
             splits = stage(
                 self._study.definition,
-                device=self._device.partition(":")[0],
-                threads=self._threads,
-                folder=self._data_folder,
+                device=self._spec.device.partition(":")[0],
+                threads=self._spec.threads,
+                folder=self._spec.data_folder,
             )
             self._place = Workplace(
                 self._study,
                 splits,
-                self._threads,
+                self._spec.threads,
                 self._tell,
                 self._stop.is_set,
                 watch,
@@ -194,7 +173,7 @@ class Worker:
                 do(lease)
         except LeaseLostError as error:
             LOG.warning("%s", error)
-            self._tell("lost", **self._facts(claim))
+            self._tell(WorkerEvent.LOST, **self._facts(claim))
             return
         except BaseException:
             # When that fails, others see that this process is no more.
@@ -212,7 +191,7 @@ class Worker:
         log_claim(claim)
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
-        self._tell("begins", **self._facts(claim), policy=policy, epochs=epochs)
+        self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
         try:
             failure = train_run(self._staged(), lease, self._record(claim))
         except DeviceError as error:
@@ -228,10 +207,10 @@ class Worker:
 
     def _tell_end(self, claim: Claim, failure: Failure | None) -> None:
         if failure is None:
-            self._tell("complete", **self._facts(claim))
+            self._tell(WorkerEvent.COMPLETE, **self._facts(claim))
             return
         told = {"reason": failure.message, "diverged": failure.is_divergence}
-        self._tell("failed", **self._facts(claim), **told)
+        self._tell(WorkerEvent.FAILED, **self._facts(claim), **told)
 
     def _record(self, claim: Claim) -> TrialRecord:
         number = claim.key.number
@@ -243,7 +222,9 @@ class Worker:
         faults = lease.note_device_fault()
         LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
         if faults <= DEVICE_RETRIES:
-            self._tell("fault", attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error))
+            self._tell(
+                WorkerEvent.FAULT, attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error)
+            )
             return
         log = files.run_log(self._store.location, self._study, lease.claim.key)
         reason = f"{error} ({faults} attempts)"
@@ -253,11 +234,11 @@ class Worker:
 
     def _test(self, lease: RunLease) -> None:
         claim = lease.claim
-        self._tell("testing", **self._facts(claim))
+        self._tell(WorkerEvent.TESTING, **self._facts(claim))
         try:
             read_test_set(self._staged(), lease, self._record(claim))
         except CheckpointError as error:
             LOG.warning("no test accuracy: %s", error)
-            self._tell("untested", **self._facts(claim), reason=str(error))
+            self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()

@@ -1,4 +1,4 @@
-"""Local workers of one run: start, hear, restart, stop."""
+"""The workers of one run: start, hear, restart, stop."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
-from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
+from fastrcaps_search.search.events import Events, WorkerEvent
+from fastrcaps_search.search.launch import Launcher, WorkerHandle, WorkerSpec
+from fastrcaps_search.search.options import MAX_FAILURES
 
 RESTARTS = 3
 """Restarts of a worker in a row, without an epoch or a trial ended, before the run gives up."""
-MAX_FAILURES = 3
-"""Trials that fail in a row, unless asked otherwise, before the run gives up."""
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.25
-ENDS = ("epoch", "complete", "failed")
+ADVANCES = (WorkerEvent.EPOCH, WorkerEvent.COMPLETE, WorkerEvent.FAILED)
 """Events after which a worker has got on."""
-DOING = {"waiting": "waits", "no_cores": "waits for cores", "testing": "tests"}
+DOING = {
+    WorkerEvent.WAITING: "waits",
+    WorkerEvent.NO_CORES: "waits for cores",
+    WorkerEvent.TESTING: "tests",
+}
 
 
 @dataclass(slots=True)
@@ -73,6 +77,7 @@ class Supervisor:
 
     Args:
         specs: Workers to start.
+        launcher: Starts them.
         stop: Set when the run is to stop.
         observe: Called after every event and a few times a second.
         max_failures: Trials that fail in a row before the run gives up. One that diverged does
@@ -83,16 +88,18 @@ class Supervisor:
         self,
         specs: Sequence[WorkerSpec],
         *,
+        launcher: Launcher,
         stop: threading.Event,
         observe: Observer,
         max_failures: int = MAX_FAILURES,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
+        self._launcher = launcher
         self._stop = stop
         self._observe = observe
         self._max_failures = max_failures
-        self._events: queue.Queue[tuple[str, dict[str, Any] | None]] = queue.Queue()
-        self._workers: dict[str, WorkerProcess] = {}
+        self._events: Events = queue.Queue()
+        self._workers: dict[str, WorkerHandle] = {}
         self._progress = Progress()
         self._restarts: Counter[str] = Counter()
         self._failures: list[str] = []
@@ -124,7 +131,7 @@ class Supervisor:
 
     def _start(self, name: str) -> None:
         self._progress.workers[name] = WorkerView(name)
-        self._workers[name] = WorkerProcess(self._specs[name], self._events)
+        self._workers[name] = self._launcher.start(self._specs[name], self._events)
 
     def _hear(self) -> None:
         try:
@@ -144,13 +151,13 @@ class Supervisor:
     def _note(self, name: str, event: dict[str, Any]) -> None:
         view = self._progress.workers[name]
         kind = event["event"]
-        if kind in ENDS:
+        if kind in ADVANCES:
             self._restarts[name] = 0
-        if kind == "begins":
+        if kind == WorkerEvent.BEGINS:
             self._progress.workers[name] = WorkerView(
                 name, "trains", event["trial"], event.get("run"), event["policy"], event["epochs"]
             )
-        elif kind in ("epoch", "progress"):
+        elif kind in (WorkerEvent.EPOCH, WorkerEvent.PROGRESS):
             view.epoch = event["epoch"]
             view.accuracy = event.get("accuracy", view.accuracy)
             view.images_per_second = event.get("images_per_second", view.images_per_second)
@@ -158,21 +165,21 @@ class Supervisor:
             self._progress.workers[name] = WorkerView(
                 name, DOING[kind], event.get("trial"), event.get("run")
             )
-        elif kind == "store_out":
+        elif kind == WorkerEvent.STORE_OUT:
             view.doing = "waits for the database"
-        elif kind == "store_back":
+        elif kind == WorkerEvent.STORE_BACK:
             view.doing = "starts" if view.trial is None else "trains"
         self._judge(kind, event)
 
     def _judge(self, kind: str, event: dict[str, Any]) -> None:
         """Whether the run goes on."""
-        if kind in ("done", "exhausted"):
+        if kind in (WorkerEvent.DONE, WorkerEvent.EXHAUSTED):
             self._is_over = True
-        elif kind == "complete":
+        elif kind == WorkerEvent.COMPLETE:
             self._failures.clear()
-        elif kind == "failed":
+        elif kind == WorkerEvent.FAILED:
             self._note_failure(event)
-        elif kind == "error":
+        elif kind == WorkerEvent.ERROR:
             self._note_error(event)
 
     def _note_failure(self, event: dict[str, Any]) -> None:
@@ -209,12 +216,12 @@ class Supervisor:
         if self._restarts[name] > RESTARTS:
             self._error = RunError(
                 f"{name} died {self._restarts[name]} times without finishing an epoch (exit code "
-                f"{code}), so the run stops; {worker.spec.log} may say why"
+                f"{code}), so the run stops; {self._specs[name].log} may say why"
             )
             return
         self._start(name)
         # Shown by the caller, like every event.
-        self._progress.last = (name, {"event": "died", "exit_code": code})
+        self._progress.last = (name, {"event": WorkerEvent.DIED, "exit_code": code})
 
     def _end_stopped_workers(self) -> None:
         """When the study is over, end workers that were suspended: they would be waited for."""

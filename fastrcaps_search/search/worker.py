@@ -8,7 +8,6 @@ when the supervisor dies.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
@@ -16,16 +15,15 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
 from typing import TextIO
 
-from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.errors import DeviceError, FastrcapsError
+from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.launch.launcher import WorkerSpec, own_spec
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
+from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.store import Store
 
 DEVICE_EXIT_CODE = 75
@@ -37,23 +35,22 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
-    arguments = _parser().parse_args()
     tell = _teller(_private_stdout())
     LOG.setLevel("INFO")
     LOG.propagate = False
-    location = locate(os.environ[STORAGE_VARIABLE], files=os.environ.get(FILES_VARIABLE))
+    spec = own_spec(sys.argv[1], os.environ)
     try:
-        _work(arguments, location, tell=tell, stop=stop)
+        _work(spec, tell=tell, stop=stop)
     except DeviceError:
         # Not told as an error: the supervisor starts a fresh process, a few times.
-        _log_trace(location)
+        _log_trace(spec.location)
         return DEVICE_EXIT_CODE
     except FastrcapsError as error:
-        _log_trace(location)
-        tell("error", message=str(error), exit_code=error.exit_code)
+        _log_trace(spec.location)
+        tell(WorkerEvent.ERROR, message=str(error), exit_code=error.exit_code)
         return error.exit_code
     except Exception:
-        _log_trace(location)
+        _log_trace(spec.location)
         return FastrcapsError.exit_code
     return 0
 
@@ -64,52 +61,22 @@ def _log_trace(location: Location) -> None:
         sys.stderr.write(location.redacted(traceback.format_exc()))
 
 
-def _work(
-    arguments: argparse.Namespace,
-    location: Location,
-    *,
-    tell: Callable[..., None],
-    stop: threading.Event,
-) -> None:
+def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     # Torch and Optuna take seconds to import; the signals are in place before.
     from fastrcaps_search.search.study_worker import Worker
 
-    patience = Patience(
-        arguments.store_patience,
-        stop,
-        lambda reason: tell("store_out", reason=reason) if reason else tell("store_back"),
-    )
-    store = Store.writing(location, patience=patience)
-    folder = os.environ.get(DATA_VARIABLE)
-    try:
-        worker = Worker(
-            store,
-            store.study(arguments.study),
-            name=arguments.name,
-            device=arguments.device,
-            threads=arguments.threads,
-            data_folder=Path(folder) if folder else None,
-            lease_seconds=arguments.lease_seconds,
-            tell=tell,
-            stop=stop,
-        )
-        try:
-            worker.work()
-        finally:
-            worker.close()
-    finally:
-        store.close()
+    def tell_outage(reason: str | None) -> None:
+        if reason:
+            tell(WorkerEvent.STORE_OUT, reason=reason)
+        else:
+            tell(WorkerEvent.STORE_BACK)
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.search.worker")
-    parser.add_argument("--study", required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--threads", required=True, type=int)
-    parser.add_argument("--lease-seconds", required=True, type=float)
-    parser.add_argument("--store-patience", required=True, type=float)
-    return parser
+    patience = Patience(spec.store_patience, stop, tell_outage)
+    with (
+        closing(Store.writing(spec.location, patience=patience)) as store,
+        closing(Worker(store, spec, tell=tell, stop=stop)) as worker,
+    ):
+        worker.work()
 
 
 def _private_stdout() -> TextIO:
@@ -119,8 +86,8 @@ def _private_stdout() -> TextIO:
     return events
 
 
-def _teller(events: TextIO) -> Callable[..., None]:
-    def tell(event: str, **facts: object) -> None:
+def _teller(events: TextIO) -> Tell:
+    def tell(event: WorkerEvent, **facts: object) -> None:
         try:
             # A supervisor that is suspended reads nothing: the training goes on unheard.
             if not select.select([], [events], [], 0)[1]:

@@ -144,7 +144,7 @@ def _redefine(
     budget: int,
 ) -> bool:
     """Store another definition unless the study has begun; whether that was done."""
-    table, trials, crews = schema.studies, schema.trials, schema.crews
+    table, trials, layouts = schema.studies, schema.trials, schema.layouts
     begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
     if connection.scalar(begun) is not None:
         return False
@@ -152,7 +152,7 @@ def _redefine(
     changed = table.update().where(table.c.study_id == stored.study_id)
     connection.execute(changed.values(**_defined(definition), seed=seed, budget=budget, repeats=0))
     # Measured on another network, maybe.
-    connection.execute(crews.delete().where(crews.c.study_id == stored.study_id))
+    connection.execute(layouts.delete().where(layouts.c.study_id == stored.study_id))
     return True
 
 

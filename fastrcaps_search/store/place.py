@@ -17,8 +17,10 @@ FILES_VARIABLE = "FASTRCAPS_FILES"
 SQLITE_SCHEMES = ("sqlite", "sqlite+pysqlite")
 LEASE_SECONDS = 30.0
 """Silence after which a worker counts as lost, unless asked otherwise."""
+LEASE_LIMITS = (1.0, 86_400.0)
 PATIENCE_SECONDS = 600.0
 """How long an outage of the database is borne, unless asked otherwise."""
+PATIENCE_LIMITS = (0.0, 31_536_000.0)
 POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 DATABASE_NAME = re.compile(r"/[^/@?#]+")
 

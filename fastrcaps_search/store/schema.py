@@ -171,15 +171,16 @@ epochs = Table(
 )
 
 
-crews = Table(
-    "fastrcaps_crews",
+layouts = Table(
+    "fastrcaps_layouts",
     metadata,
     Column("study_id", Integer, primary_key=True, autoincrement=False),
     Column("device_name", Text, primary_key=True),
     Column("cores", Integer, primary_key=True, autoincrement=False),
     Column("workers", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
-    Column("measured", Text, nullable=False),
+    # By batch size, as JSON.
+    Column("step_seconds", Text, nullable=False),
     Column("chosen_at", Float, nullable=False),
 )
 

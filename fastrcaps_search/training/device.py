@@ -10,9 +10,6 @@ import torch
 
 from fastrcaps_search.metrics import RunSetting
 
-SLEEP_SECONDS = 0.1
-"""Difference of the two clocks that is no rounding."""
-
 
 def devices() -> list[str]:
     """Devices of this machine: the cards, then ``cpu``."""
@@ -90,28 +87,23 @@ def is_device_fault(error: BaseException) -> bool:
 
 
 class SuspensionWatch:
-    """Notices that the machine slept: the boot clock counts that time, the monotonic one not.
+    """Notices that this process was suspended (SIGSTOP), by the SIGCONT that wakes it.
 
-    A suspension of this process alone (SIGSTOP) is noticed by its SIGCONT, which sets ``woken``.
+    The time of a suspension counts as training, unlike that for which the machine sleeps: Linux's
+    monotonic clock, which ``perf_counter`` reads, stands still meanwhile.
     """
 
     def __init__(self) -> None:
-        self.woken = False
-        self._slept = self._sleep()
+        self._woken = False
+
+    def note(self, *_: object) -> None:
+        """Is to be called for SIGCONT."""
+        self._woken = True
 
     def __call__(self) -> bool:
         """Whether there was a suspension since the last call."""
-        slept = self._sleep()
-        found = self.woken or slept - self._slept > SLEEP_SECONDS
-        self.woken, self._slept = False, slept
+        found, self._woken = self._woken, False
         return found
-
-    @staticmethod
-    def _sleep() -> float:
-        """Seconds that this machine has slept since it was started."""
-        if not hasattr(time, "CLOCK_BOOTTIME"):
-            return 0.0
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class Clock:

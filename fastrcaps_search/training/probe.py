@@ -6,14 +6,10 @@ input and prints one. The supervisor itself never imports torch.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -21,53 +17,49 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.contest import Measured, StepOf, contest
-from fastrcaps_search.training.device import Clock, device_name, devices, prepare
+from fastrcaps_search.training.device import device_name, devices
 from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.throughput import StepOf, benchmark, step_seconds
 from fastrcaps_search.training.trainer import make_step
-
-BUDGET_SECONDS = 0.6
-"""Time for the steps of one batch size, after a first step that is not counted."""
 
 
 def main() -> int:
-    """Print devices and seconds per step."""
-    parser = argparse.ArgumentParser(prog="python -m fastrcaps_search.training.probe")
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--threads", required=True, type=int)
-    arguments = parser.parse_args()
-    json.dump(
-        look(arguments.device, threads=arguments.threads, asked=json.load(sys.stdin)), sys.stdout
-    )
+    """Print devices and seconds per step; 1 where not even one worker could train."""
+    answer = probe(json.load(sys.stdin))
+    if answer is None:
+        return 1
+    json.dump(answer, sys.stdout)
     return 0
 
 
-def look(wanted: str, *, threads: int, asked: dict[str, Any]) -> dict[str, Any]:
+def probe(question: dict[str, Any]) -> dict[str, Any] | None:
     """Devices, the name of the first, and what was measured on it.
 
     Args:
-        wanted: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        threads: Threads of this process, where it measures alone.
-        asked: ``definition``, ``batch_sizes``, ``largest_batch``; ``known``, the names of
-            devices on which nothing is to be measured; ``crews``, pairs of workers and threads to
-            be compared on a CPU, where there are any.
+        question: ``devices``, as asked for; ``definition``, ``batch_sizes``; ``known``, the names
+            of devices on which nothing is to be measured; ``layouts``, pairs of workers and
+            threads to be compared on a CPU: one alone is measured on a card.
+
+    Returns:
+        ``devices``, ``device_name`` and ``measured``: workers, threads and seconds of a step by
+        batch size, for each layout that could train; ``None`` where none could.
     """
-    found = found_devices(wanted)
+    found = found_devices(question["devices"])
     if not found:
         return {"devices": []}
     name = device_name(torch.device(found[0]))
-    measured: list[Measured] = []
-    if name not in asked["known"]:
-        make = partial(_step_of, StudyDefinition.from_dict(asked["definition"]), found[0])
-        sizes = asked["batch_sizes"]
-        if found[0] == "cpu" and asked["crews"]:
-            measured = contest(asked["crews"], sizes, largest=asked["largest_batch"], make=make)
-        else:
-            device = prepare(found[0], threads=threads)
-            step_of = make()
-            seconds = {size: _alone(step_of(size), device) for size in sizes}
-            measured = [Measured(1, threads, seconds)]
-    return {"devices": found, "device_name": name, "measured": [asdict(one) for one in measured]}
+    if name in question["known"]:
+        return {"devices": found, "device_name": name, "measured": []}
+    make = partial(_step_of, StudyDefinition.from_dict(question["definition"]), found[0])
+    sizes, layouts = question["batch_sizes"], question["layouts"]
+    if found[0] == "cpu":
+        measured = benchmark(layouts, sizes, make=make)
+    else:
+        seconds = step_seconds(make, sizes, device=found[0], threads=layouts[0][1])
+        measured = [(*layouts[0], dict(zip(sizes, seconds, strict=True)))]
+    if not measured:
+        return None
+    return {"devices": found, "device_name": name, "measured": measured}
 
 
 def found_devices(wanted: str) -> list[str]:
@@ -107,18 +99,6 @@ def _step_of(definition: StudyDefinition, device: str) -> StepOf:
     # The first update of all makes the optimiser's memory, whatever the batch.
     of(1)()
     return of
-
-
-def _alone(step: Callable[[], object], device: torch.device) -> float:
-    """Median seconds of a step with the device to itself."""
-    clock = Clock(device)
-    spent: list[float] = []
-    end = time.monotonic() + BUDGET_SECONDS
-    while not spent or time.monotonic() < end:
-        clock.start()
-        step()
-        spent.append(clock.stop())
-    return median(spent)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What of this machine a process may use: cores and memory. Imports nothing heavy."""
+"""What of this machine a process may use: its cores. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 """Limits of the container, where this is one (version 2 of the kernel's control groups)."""
-MEMORY = Path("/proc/meminfo")
 CARD_DRIVER = Path("/dev/nvidiactl")
 
 
@@ -31,17 +30,6 @@ def may_have_cards() -> bool:
     return CARD_DRIVER.exists()
 
 
-def available_bytes() -> int | None:
-    """Memory that can still be used without swapping; ``None`` where the system does not say."""
-    limit, used = _limit("memory.max"), _limit("memory.current")
-    found = [int(limit) - int(used)] if limit.isdecimal() and used.isdecimal() else []
-    for line in _read(MEMORY).splitlines():
-        key, _, value = line.partition(":")
-        if key == "MemAvailable":
-            found.append(int(value.split()[0]) * 1024)
-    return min(found, default=None)
-
-
 def _affinity() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
@@ -49,11 +37,7 @@ def _affinity() -> set[int]:
 
 
 def _limit(name: str) -> str:
-    return _read(CGROUP / name)
-
-
-def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return (CGROUP / name).read_text().strip()
     except OSError:
         return ""

@@ -11,11 +11,10 @@ import pytest
 
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.driver import StudyRun
-from fastrcaps_search.search.estimate import StepCosts
-from fastrcaps_search.search.machine import Machine
+from fastrcaps_search.search.layouts import MachineInfo, WorkerPlan
+from fastrcaps_search.search.options import RunOptions
+from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Progress, WorkerView
 from fastrcaps_search.store.claiming import Claimant
@@ -24,22 +23,22 @@ from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
 
-MACHINE = Machine(("cpu",), "CPU", StepCosts({}), 1, 1)
+PLAN = WorkerPlan(MachineInfo(("cpu",), "CPU"), {}, workers=1, threads=1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
 AGAIN = [(0.96, 6.0), (0.95, 6.1), (0.955, 6.2), (0.945, 6.3)]
 
 
-def queue_of(store: Store, run: StudyRun) -> TrialQueue:
+def queue_of(store: Store, run: Orchestrator) -> TrialQueue:
     return TrialQueue(Claimant(store=store, study=run.study, worker="w", device="cpu"), propose)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[tuple[StudyRun, int]]:
+def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
     """A study of six trials, some of them trained twice, and the number of the last of these."""
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    request = RunRequest(definition=definition, trials=6, location=location, repeats=2)
-    with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
+    options = RunOptions(definition=definition, trials=6, location=location, repeats=2)
+    with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:
             claim = claimed(queue)
@@ -49,7 +48,7 @@ def run(tmp_path: Path) -> Iterator[tuple[StudyRun, int]]:
 
 
 def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
-    run: tuple[StudyRun, int], capsys: pytest.CaptureFixture[str]
+    run: tuple[Orchestrator, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     study, number = run
     accuracy, seconds = (
@@ -59,7 +58,7 @@ def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
     assert values is not None
     assert values.accuracy != pytest.approx(accuracy, abs=1e-4)
     event = {"event": "complete", "trial": number, "run": 1}
-    with display(study, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
+    with display(study, PLAN, Namespace(quiet=False, verbose=False)) as observe:
         observe(Progress({"w": WorkerView("w", run=1)}, ("w", event)))
     assert capsys.readouterr().out == (
         f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
@@ -72,11 +71,11 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
 ) -> None:
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    request = RunRequest(definition=definition, trials=1, location=location)
-    with closing(StudyRun.begin(request)) as begun, closing(Store.writing(location)) as store:
+    options = RunOptions(definition=definition, trials=1, location=location)
+    with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         complete(store, claimed(queue_of(store, begun)), Values(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}
-        with display(begun, MACHINE, Namespace(quiet=False, verbose=False)) as observe:
+        with display(begun, PLAN, Namespace(quiet=False, verbose=False)) as observe:
             observe(Progress({"w": WorkerView("w")}, ("w", event)))
     assert capsys.readouterr().out == (
         "w: trial 0 complete: accuracy 10.00 %, 5.0 s, 10 parameters; "

@@ -30,9 +30,10 @@ from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import study_worker, worker
 from fastrcaps_search.search.configurations import configurations
+from fastrcaps_search.search.launch.launcher import WorkerSpec, worker_command
 from fastrcaps_search.store import reaping
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE
+from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import Values
 
 EPOCHS = 5
@@ -106,7 +107,7 @@ class StubWorker(study_worker.Worker):
 
     def __init__(self, *of_store_and_study: Any, **facts: Any) -> None:  # noqa: ANN401
         super().__init__(*of_store_and_study, **facts)
-        self._slots = None
+        self._cores = 0
         self._pause_seconds = float(os.environ[PAUSE_VARIABLE])
 
     def _train(self, lease: RunLease) -> None:
@@ -233,10 +234,18 @@ def start_order(
             PAUSE_VARIABLE: str(pause_seconds),
             "TZ": time_zone,
         },
-        "arguments": [
-            *("--study", study, "--name", name, "--device", "cpu", "--threads", "1"),
-            *("--lease-seconds", str(lease_seconds), "--store-patience", str(store_patience)),
-        ],
+        "arguments": worker_command(
+            WorkerSpec(
+                study=study,
+                name=name,
+                device="cpu",
+                threads=1,
+                location=locate(storage, files=str(files)),
+                log=files / f"{name}.log",
+                lease_seconds=lease_seconds,
+                store_patience=store_patience,
+            )
+        )[-1:],
         "log": str(files / f"{name}.log"),
     }
 

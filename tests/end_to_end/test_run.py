@@ -254,7 +254,7 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     first = command("run", "--study", small, "--trials", "2", "--workers", "auto")
     name = device_name_of("cpu")
     connection = sqlite3.connect(command.folder / "fastrcaps.db")
-    rows = connection.execute("select device_name, cores, workers, threads from fastrcaps_crews")
+    rows = connection.execute("select device_name, cores, workers, threads from fastrcaps_layouts")
     ((device, count, workers, threads),) = rows.fetchall()
     connection.close()
     assert (device, count) == (name, cores())
@@ -302,9 +302,9 @@ def run_broken(command: Command, error: str, *more: str) -> subprocess.Completed
     return subprocess.run(
         [
             *(sys.executable, "-c"),
-            "import sys, fastrcaps_search.search.processes as p\n"
-            "old = p._command\n"
-            "p._command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
+            "import sys, fastrcaps_search.search.launch.local as local\n"
+            "old = local.worker_command\n"
+            "local.worker_command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
             "from fastrcaps_search.cli.main import main\n"
             "sys.exit(main())",
             *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1", *more),

@@ -25,15 +25,14 @@ import optuna
 from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
+from fastrcaps_search.search.events import Events
+from fastrcaps_search.search.launch import LOCAL, WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import TrialRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.end_to_end import stub_worker
-
-Events = queue.Queue[tuple[str, dict[str, Any] | None]]
 
 SECONDS = {"training_seconds", "evaluation_seconds"}
 STOP_SECONDS = 30.0
@@ -165,7 +164,7 @@ class RealProcess:
     """A worker as a run starts it."""
 
     def __init__(self, spec: WorkerSpec, events: Events) -> None:
-        self._worker = WorkerProcess(spec, events)
+        self._worker = LOCAL.start(spec, events)
         self.pid = self._worker.process.pid
 
     def send(self, number: signal.Signals) -> None:

@@ -1,143 +1,111 @@
-"""Which workers a run starts, on pretended devices."""
+"""The real measurement, in processes of its own, of a network that trains fast."""
 
 from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.estimate import StepCosts
-from fastrcaps_search.search.machine import new_crew, staffed
-from fastrcaps_search.search.probing import Seen
-from fastrcaps_search.store.crews import Crew, KeptCrew
+from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
+from fastrcaps_search.search import machine
+from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
+from fastrcaps_search.store.layouts import WorkerLayout
+from fastrcaps_search.training.device import device_name_of
 
-# A trial sees 200 images: in 200 steps of batch 1, or in 20 of batch 10.
-STUDY = StudyDefinition.from_dict(
-    {
-        "name": "s",
-        "network": "lenet5",
-        "train_images": 100,
-        "epochs": 2,
-        "boundaries": [1],
-        "space": {"lr_policy": ["fixed"], "batch_policy": ["constant"], "batch_size": [1, 10]},
-    }
-)
-ONE, TWO = Crew(1, 2), Crew(2, 1)
-ONES = StepCosts({1: 0.01, 10: 0.05})  # trials of 2 s and of 1 s
-CARD = StepCosts({1: 0.001, 10: 0.002})
+BASE = {
+    "name": "s",
+    "network": "lenet5",
+    "train_images": 100,
+    "epochs": 2,
+    "boundaries": [1],
+    "batch_size": 16,
+}
+ONE_BATCH = {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant"]}
 
 
-def cpu(**measured: StepCosts) -> Seen:
-    return Seen(("cpu",), "a CPU", {{"one": ONE, "two": TWO}[k]: v for k, v in measured.items()})
-
-
-def cards(*names: str, measured: bool = True) -> Seen:
-    return Seen(names, "a card", {Crew(1, 16): CARD} if measured else {})
-
-
-def test_the_fastest_crew_over_the_studys_assignments_is_chosen() -> None:
-    # At batch 1 two workers are faster: 400 images in 3 s. At batch 10 they take 6 s for them,
-    # and in the mean of both 4.5 s.
-    seen = cpu(one=ONES, two=StepCosts({1: 0.015, 10: 0.3}))
-    kept = new_crew(STUDY, Wanted(), seen, cores=2)
-    assert kept.images_per_second == pytest.approx({ONE: 200 / 1.5, TWO: 400 / 4.5})
-    assert (kept.crew, kept.step_seconds) == (ONE, ONES.seconds)
-    machine = staffed(Wanted(), seen, kept, cores=2, left=9)
-    assert machine.words == (
-        "1 worker with 2 threads (chosen: 1.5x the images/s of 2 workers with 1) on a CPU"
+def inspect(
+    options: DeviceOptions,
+    *,
+    known: tuple[str, ...] = (),
+    space: dict[str, list[str]] = ONE_BATCH,
+    stop: threading.Event | None = None,
+) -> MachineInfo:
+    return machine.inspect_machine(
+        StudyDefinition.from_dict({**BASE, "space": space}),
+        options,
+        cores=2,
+        known=known,
+        stop=stop or threading.Event(),
     )
-    assert machine.costs == ONES
 
-    twos = StepCosts({1: 0.015, 10: 0.05})  # trials of 3 s and of 1 s
-    seen = cpu(one=ONES, two=twos)
-    kept = new_crew(STUDY, Wanted(), seen, cores=2)
-    assert kept.images_per_second == pytest.approx({ONE: 200 / 1.5, TWO: 400 / 2.0})
-    machine = staffed(Wanted(), seen, kept, cores=2, left=9)
-    assert machine.words == (
-        "2 workers with 1 thread (chosen: 1.5x the images/s of 1 worker with 2) on a CPU"
+
+def test_layouts_are_compared_where_the_workers_are_to_be_chosen() -> None:
+    seen = inspect(DeviceOptions("cpu"))
+    assert (seen.devices, seen.device_name) == (("cpu",), device_name_of("cpu"))
+    assert list(seen.step_seconds) == [WorkerLayout(1, 2), WorkerLayout(2, 1)]
+    for costs in seen.step_seconds.values():
+        assert list(costs) == [16]
+        assert 0 < costs[16] < 1
+
+
+def test_a_study_of_one_training_has_nothing_to_compare() -> None:
+    seen = inspect(DeviceOptions("cpu"), space={**ONE_BATCH, "lr_policy": ["fixed"]})
+    assert list(seen.step_seconds) == [WorkerLayout(1, 2)]
+
+
+def test_workers_that_were_asked_for_are_measured_alone() -> None:
+    assert list(inspect(DeviceOptions("cpu", workers=2)).step_seconds) == [WorkerLayout(1, 1)]
+
+
+def test_a_known_device_is_not_measured() -> None:
+    assert (
+        inspect(DeviceOptions("cpu"), known=("another", device_name_of("cpu"))).step_seconds == {}
     )
-    assert machine.costs == twos
-    assert machine.warning is None
 
 
-KEPT = KeptCrew(TWO, {1: 0.02}, {ONE: 100.0, TWO: 130.0})
+def test_a_device_that_is_not_here() -> None:
+    with pytest.raises(UsageError, match="device cuda:63 must be on this machine, but it is not"):
+        inspect(DeviceOptions("cuda:63"))
 
 
-@pytest.mark.parametrize(
-    ("left", "words"),
-    [
-        (9, "2 workers with 1 thread (as before) on a CPU"),
-        (2, "2 workers with 1 thread (as before) on a CPU"),
-        (1, "1 worker with 1 thread (as before) on a CPU"),
-        (0, "1 worker with 1 thread (as before) on a CPU"),
-    ],
-)
-def test_a_later_run_starts_the_same_crew_or_fewer_workers_with_the_same_threads(
-    left: int, words: str
+def test_a_run_that_is_to_stop_does_not_wait_for_the_measurement() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(InterruptedRunError, match="interrupted before anything was trained"):
+        inspect(DeviceOptions("cpu"), stop=stop)
+
+
+def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PROBE_SECONDS", 0.0)
+    with pytest.raises(RunError, match=r"^torch must train a few steps within 0 s, but did not;"):
+        inspect(DeviceOptions("cpu"))
+
+
+def test_the_processes_of_a_measurement_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = staffed(Wanted(), cpu(), KEPT, cores=2, left=left)
-    assert machine.words == words
-    assert machine.costs == StepCosts({1: 0.02})
-    assert machine.warning is None
+    # A probe whose child, like those that train, would outlive it.
+    program, told = tmp_path / "python", tmp_path / "told"
+    program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{told}\nwait\n")
+    program.chmod(0o700)
+    os.mkfifo(told)
+    monkeypatch.setattr(sys, "executable", str(program))
+    stop = threading.Event()
+    children: list[int] = []
 
+    def stop_when_told() -> None:
+        children.append(os.pidfd_open(int(told.read_text())))
+        stop.set()
 
-@pytest.mark.parametrize("wanted", [Wanted(workers=1), Wanted(workers_per_device=1)])
-def test_another_crew_than_the_studys_is_started_with_a_warning(wanted: Wanted) -> None:
-    machine = staffed(wanted, cpu(one=ONES), KEPT, cores=2, left=9)
-    assert machine.words == "1 worker with 2 threads on a CPU"
-    assert machine.costs == ONES
-    assert machine.warning == (
-        "1 worker with 2 threads on a CPU instead of 2 workers with 1 thread, as the study began "
-        "there: its seconds will not compare"
-    )
-
-
-@pytest.mark.parametrize("wanted", [Wanted(workers=2), Wanted(workers_per_device=2)])
-def test_the_studys_crew_may_be_asked_for(wanted: Wanted) -> None:
-    machine = staffed(wanted, cpu(), KEPT, cores=2, left=1)
-    assert machine.words == "2 workers with 1 thread on a CPU"
-    assert machine.warning is None
-
-
-def test_the_first_crew_that_is_asked_for_becomes_the_studys() -> None:
-    wanted, seen = Wanted(workers=2), cpu(one=ONES)
-    kept = new_crew(STUDY, wanted, seen, cores=8)
-    assert kept == KeptCrew(Crew(2, 4), ONES.seconds)
-    machine = staffed(wanted, seen, kept, cores=8, left=9)
-    assert machine.words == "2 workers with 4 threads on a CPU"
-    assert machine.warning is None
-
-
-@pytest.mark.parametrize(
-    ("wanted", "names", "crew", "workers"),
-    [
-        (Wanted(), ["cuda:0"], Crew(1, 16), 1),
-        (Wanted(), ["cuda:0", "cuda:1"], Crew(1, 8), 2),
-        (Wanted(workers_per_device=3), ["cuda:0"], Crew(3, 5), 3),
-        (Wanted(workers_per_device=3), ["cuda:0", "cuda:1"], Crew(3, 2), 6),
-        (Wanted(workers=3), ["cuda:0", "cuda:1"], Crew(2, 5), 3),
-    ],
-)
-def test_one_worker_on_each_card_unless_told_otherwise(
-    wanted: Wanted, names: list[str], crew: Crew, workers: int
-) -> None:
-    seen = cards(*names)
-    kept = new_crew(STUDY, wanted, seen, cores=16)
-    assert kept == KeptCrew(crew, CARD.seconds)
-    machine = staffed(wanted, seen, kept, cores=16, left=99)
-    assert (machine.workers, machine.threads) == (workers, crew.threads)
-    assert (machine.devices, machine.costs) == (tuple(names), CARD)
-    assert (machine.reason, machine.warning) == ("", None)
-
-
-def test_cards_keep_their_crew_too() -> None:
-    kept = KeptCrew(Crew(2, 4), {10: 0.002})
-    seen = cards("cuda:0", "cuda:1", measured=False)
-    machine = staffed(Wanted(), seen, kept, cores=16, left=99)
-    assert machine.words == "4 workers with 4 threads (as before) on a card"
-    assert staffed(Wanted(), seen, kept, cores=16, left=3).workers == 3
-    one_each = staffed(Wanted(workers_per_device=1), cards("cuda:0"), kept, cores=16, left=99)
-    assert one_each.warning == (
-        "1 worker with 16 threads on a card instead of 2 workers with 4 threads, as the study "
-        "began there: its seconds will not compare"
-    )
+    thread = threading.Thread(target=stop_when_told)
+    thread.start()
+    with pytest.raises(InterruptedRunError):
+        inspect(DeviceOptions("cpu"), stop=stop)
+    thread.join()
+    assert select.select(children, [], [], 60)[0] == children
+    os.close(children[0])

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search import processes
-from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.slots import CoreSlots
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.study_worker import Worker
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
@@ -64,11 +63,11 @@ def open_store(location: Location) -> Iterator[Callable[[], Store]]:
 
 
 @pytest.fixture
-def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CoreSlots]:
+def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Slots]:
     """All cores of a machine with two, held by somebody else."""
     monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
     monkeypatch.setattr("fastrcaps_search.search.study_worker.cores", lambda: 1)
-    with CoreSlots(owner="worker-7 of study other") as slots:
+    with Slots(owner="worker-7 of study other") as slots:
         assert slots.try_claim(len(os.sched_getaffinity(0)))
         yield slots
 
@@ -78,14 +77,17 @@ def queue_of(store: Store, study: StudyRecord) -> TrialQueue:
 
 
 def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worker:
-    return Worker(
-        store,
-        store.study("tiny"),
+    spec = WorkerSpec(
+        study="tiny",
         name="worker-0",
         device="cpu",
         threads=1,
-        data_folder=None,
-        lease_seconds=30.0,
+        location=store.location,
+        log=Path("log"),
+    )
+    return Worker(
+        store,
+        spec,
         tell=lambda event, **facts: told.put((event, facts)),
         stop=threading.Event(),
     )
@@ -118,7 +120,7 @@ def test_a_worker_tells_the_length_of_each_training(
 
 
 def test_a_worker_without_a_core_sees_that_the_study_is_over(
-    location: Location, open_store: Callable[[], Store], all_cores: CoreSlots
+    location: Location, open_store: Callable[[], Store], all_cores: Slots
 ) -> None:
     study = enter_study(location, STUDY, seed=None, budget=2)
     store = open_store()
@@ -164,11 +166,10 @@ def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
     every = len(os.sched_getaffinity(0))
     enter_study(location, STUDY, seed=None, budget=2)
     made = worker(open_store(), queue.Queue())
-    assert made._slots is not None
     assert made._slots.try_claim(1)
     assert made._use_threads(every) == every
     made._use_threads(1)
-    with CoreSlots(owner="other") as other:
+    with Slots(owner="other") as other:
         assert other.try_claim(1)
         assert made._use_threads(every) == 1
     made.close()
@@ -217,7 +218,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     tmp_path: Path, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        processes, "_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
+        local, "worker_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
     )
     specs = [
         WorkerSpec(
@@ -233,9 +234,12 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     started: list[int] = []
     supervisor = Supervisor(
         specs,
+        launcher=LOCAL,
         stop=threading.Event(),
         observe=lambda progress: started.extend(
-            made.process.pid for made in supervisor._workers.values()
+            made.process.pid
+            for made in supervisor._workers.values()
+            if isinstance(made, local.LocalWorker)
         ),
     )
     supervisor.run()

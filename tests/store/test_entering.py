@@ -102,7 +102,7 @@ class TestEntering:
         definition: StudyDefinition,
         sql: Sql,
     ) -> None:
-        sql(f"update fastrcaps_schema set version = {version}; drop table fastrcaps_crews")
+        sql(f"update fastrcaps_schema set version = {version}; drop table fastrcaps_layouts")
         for attempt in (
             lambda: enter_study(location, definition, seed=None, budget=4),
             lambda: Store.reading(location),
@@ -115,8 +115,8 @@ class TestEntering:
                 f"got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]
-        with pytest.raises(Exception, match="fastrcaps_crews"):
-            sql("select * from fastrcaps_crews")
+        with pytest.raises(Exception, match="fastrcaps_layouts"):
+            sql("select * from fastrcaps_layouts")
 
 
 def test_an_absent_folder_is_made(tmp_path: Path, definition: StudyDefinition) -> None:

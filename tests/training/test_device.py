@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_faults_of_the_device_are_told_from_those_of_a_training(
 def test_a_suspension_is_told_once() -> None:
     watch = SuspensionWatch()
     assert not watch()
-    watch.woken = True
+    watch.note(signal.SIGCONT, None)
     assert watch()
     assert not watch()
 

@@ -41,8 +41,8 @@ def test_nothing_is_built_for_a_device_that_is_known_or_not_here(
     monkeypatch.setattr(probe, "devices", lambda: ["cpu"])
     monkeypatch.setattr(probe, "device_name", lambda device: f"the {device.type}")
     asked: dict[str, Any] = {"known": ["the cpu"]}
-    assert probe.look("cuda", threads=1, asked=asked) == {"devices": []}
-    assert probe.look("auto", threads=1, asked=asked) == {
+    assert probe.probe({**asked, "devices": "cuda"}) == {"devices": []}
+    assert probe.probe({**asked, "devices": "auto"}) == {
         "devices": ["cpu"],
         "device_name": "the cpu",
         "measured": [],

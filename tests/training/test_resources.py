@@ -1,4 +1,4 @@
-"""Cores and memory of this machine, and of pretended containers."""
+"""Cores of this machine, and of pretended containers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.training import resources
-from fastrcaps_search.training.resources import available_bytes, core_ids, cores
+from fastrcaps_search.training.resources import core_ids, cores
 
 HERE = len(os.sched_getaffinity(0))
-MEMORY = "MemTotal:       24000000 kB\nMemFree:  9 kB\nMemAvailable:   20000 kB\n"
 
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of the limits of a container, which has none at first."""
-    (tmp_path / "meminfo").write_text(MEMORY)
     monkeypatch.setattr(resources, "CGROUP", tmp_path)
-    monkeypatch.setattr(resources, "MEMORY", tmp_path / "meminfo")
     return tmp_path
 
 
@@ -69,21 +66,3 @@ def test_core_ids_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPat
     assert (core_ids(), cores()) == ((0, 1, 2), 3)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert (core_ids(), cores()) == ((0,), 1)
-
-
-@pytest.mark.parametrize(
-    ("limit", "found"),
-    [(None, 20_480_000), ("max", 20_480_000), ("1000000", 600_000), ("99000000", 20_480_000)],
-)
-def test_memory_is_what_is_available_within_the_limit(
-    machine: Path, limit: str | None, found: int
-) -> None:
-    if limit is not None:
-        (machine / "memory.max").write_text(limit + "\n")
-        (machine / "memory.current").write_text("400000\n")
-    assert available_bytes() == found
-
-
-def test_a_system_that_does_not_say(machine: Path) -> None:
-    (machine / "meminfo").unlink()
-    assert available_bytes() is None

@@ -6,14 +6,17 @@ import queue
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fastrcaps_search.errors import RunError
-from fastrcaps_search.search import processes
-from fastrcaps_search.search.processes import WorkerProcess, WorkerSpec, worker_environment
-from fastrcaps_search.search.supervise import RESTARTS, Progress, Supervisor
+from fastrcaps_search.search.events import Events
+from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
+from fastrcaps_search.search.launch.launcher import own_spec, worker_command, worker_environment
+from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor
+from fastrcaps_search.search.torch_environment import WAITING_VARIABLES
 from fastrcaps_search.store.place import locate
 
 
@@ -68,8 +71,8 @@ def test_waiting_threads_give_their_core_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
 def test_the_users_own_way_to_wait_stands(tmp_path: Path, name: str) -> None:
     found = worker_environment(spec(tmp_path), {name: "7"})
-    assert {key: found.get(key) for key in processes.WAITING_VARIABLES} == {
-        **dict.fromkeys(processes.WAITING_VARIABLES),
+    assert {key: found.get(key) for key in WAITING_VARIABLES} == {
+        **dict.fromkeys(WAITING_VARIABLES),
         name: "7",
     }
 
@@ -106,24 +109,45 @@ def test_a_card_has_one_name_for_all_runs_of_a_machine(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    command = processes._command(spec(tmp_path, device=device))
-    assert command[command.index("--device") + 1] == known
+    started = worker_command(spec(tmp_path, device=device))
+    assert json.loads(started[-1])["device"] == known
+
+
+def test_a_worker_knows_how_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for started in (spec(tmp_path), replace(spec(tmp_path), data_folder=None, device="cuda:1")):
+        environment = worker_environment(started, {})
+        assert own_spec(worker_command(started)[-1], environment) == started
 
 
 @pytest.fixture
 def worker_script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The program that is started in the place of a worker: the last line of this list."""
     lines: list[str] = []
-    monkeypatch.setattr(processes, "_command", lambda spec: [sys.executable, "-c", lines[-1]])
+    monkeypatch.setattr(local, "worker_command", lambda spec: [sys.executable, "-c", lines[-1]])
     return lines
+
+
+def supervise(
+    folder: Path, observe: Observer = lambda progress: None, *, max_failures: int = 3
+) -> None:
+    Supervisor(
+        [spec(folder)],
+        launcher=LOCAL,
+        stop=threading.Event(),
+        observe=observe,
+        max_failures=max_failures,
+    ).run()
 
 
 def test_events_are_heard_and_other_lines_passed_over(
     tmp_path: Path, worker_script: list[str]
 ) -> None:
     worker_script.append("""print('{"event": "one"}\\na remark\\n{"event": "two"}')""")
-    events: queue.Queue[tuple[str, dict[str, object] | None]] = queue.Queue()
-    worker = WorkerProcess(spec(tmp_path), events)
+    events: Events = queue.Queue()
+    worker = LOCAL.start(spec(tmp_path), events)
     heard = [events.get(timeout=60) for _ in range(3)]
     assert heard == [
         ("worker-0", {"event": "one"}),
@@ -150,7 +174,7 @@ def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
         if progress.last is not None:
             seen.append((view.trial, view.policy, view.epoch, view.epochs))
 
-    Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+    supervise(tmp_path, observe)
     assert seen == [
         (4, "fixed epochs=3", None, 3),
         (4, "fixed epochs=3", 2, 3),
@@ -166,7 +190,9 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
         if progress.last is not None:
             seen.append(progress.last[1])
 
-    supervisor = Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe)
+    supervisor = Supervisor(
+        [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=observe
+    )
     with pytest.raises(RunError) as error:
         supervisor.run()
     # Each death is told once; the last one is the error.
@@ -184,7 +210,9 @@ def test_what_a_worker_says_is_wrong_ends_the_run_with_its_words(
     said = '{"event": "error", "message": "no data", "exit_code": 2}'
     worker_script.append(f"print('{said}'); raise SystemExit(2)")
     with pytest.raises(RunError, match=r"^no data$") as error:
-        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None).run()
+        Supervisor(
+            [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
+        ).run()
     assert error.value.exit_code == 2
 
 
@@ -200,7 +228,7 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
             seen.append(str(progress.last[1]["event"]))
 
     worker_script.append(failed % (0, 0) + failed % (1, 1) + complete + failed % (2, 2))
-    Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+    supervise(tmp_path, observe)
     assert seen == ["failed", "failed", "complete", "failed"]
 
     repeat = """print('{"event": "failed", "trial": 4, "run": 2, "reason": "r"}')\n"""
@@ -209,11 +237,11 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
         RunError,
         match=r"r0; trial 4 run 2: r; trial 4 run 2: r; --max-failures ",
     ):
-        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+        supervise(tmp_path, observe)
 
     worker_script.append("".join(failed % (n, n) for n in range(3)) + "input()")
     with pytest.raises(RunError) as error:
-        Supervisor([spec(tmp_path)], stop=threading.Event(), observe=observe).run()
+        supervise(tmp_path, observe)
     assert str(error.value) == (
         "3 trials failed in a row, so the run stops: trial 0: r0; trial 1: r1; trial 2: r2; "
         "--max-failures allows more"
@@ -226,22 +254,17 @@ def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
     failed = """print('{"event": "failed", "trial": %d, "reason": "r", "diverged": %s}')\n"""
     wait = "import sys; sys.stdout.flush(); input()"
 
-    def supervise(**more: int) -> None:
-        Supervisor(
-            [spec(tmp_path)], stop=threading.Event(), observe=lambda progress: None, **more
-        ).run()
-
     worker_script.append("".join(failed % (n, "true") for n in range(9)))
-    supervise()
+    supervise(tmp_path)
     # It neither counts nor ends a row.
     others = "".join(
         failed % (n, word) for n, word in enumerate(("false", "true", "false", "true", "false"))
     )
     worker_script.append(others + wait)
     with pytest.raises(RunError, match=r"^3 trials failed in a row, so the run stops: trial 0"):
-        supervise()
+        supervise(tmp_path)
     worker_script.append(others)
-    supervise(max_failures=4)
+    supervise(tmp_path, max_failures=4)
     worker_script.append(failed % (7, "false") + wait)
     with pytest.raises(RunError, match=r"^a trial failed, so the run stops: trial 7: r;"):
-        supervise(max_failures=1)
+        supervise(tmp_path, max_failures=1)

@@ -12,18 +12,16 @@ import pytest
 import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.search import driver, probing
-from fastrcaps_search.search.crews import Wanted
-from fastrcaps_search.search.driver import StudyRun
-from fastrcaps_search.search.estimate import StepCosts
-from fastrcaps_search.search.probing import Seen
-from fastrcaps_search.search.processes import WorkerSpec
+from fastrcaps_search.search import orchestrator
+from fastrcaps_search.search.launch import WorkerSpec
+from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
+from fastrcaps_search.search.options import RunOptions
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.search.requests import RunRequest
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.crews import Crew
+from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
@@ -39,7 +37,7 @@ STUDY = StudyDefinition.from_dict(
         "space": {"batch_policy": ["constant"]},
     }
 )
-ONE, TWO = Crew(1, 2), Crew(2, 1)
+ONE, TWO = WorkerLayout(1, 2), WorkerLayout(2, 1)
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
 
 
@@ -49,9 +47,10 @@ class Pretended:
     Attributes:
         devices: What is here.
         name: Name of the first device.
-        measured: Seconds of a step of batch 16 by crew, where the probe is to measure.
+        measured: Seconds of a step of batch 16 by layout, where the probe is to measure.
         known: Devices that the last probe was not to measure.
         started: The workers of the last run.
+        meanwhile: Called while its workers train.
     """
 
     def __init__(self) -> None:
@@ -60,22 +59,23 @@ class Pretended:
         self.measured = {ONE: 0.1, TWO: 0.12}
         self.known: set[str] = set()
         self.started: list[WorkerSpec] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
-    def look(
+    def inspect(
         self,
         definition: StudyDefinition,
-        wanted: Wanted,
+        options: DeviceOptions,
         *,
         cores: int,
         known: Collection[str],
         stop: threading.Event,
-    ) -> Seen:
+    ) -> MachineInfo:
         assert cores == 2
         self.known = set(known)
-        costs = {crew: StepCosts({16: seconds}) for crew, seconds in self.measured.items()}
-        if not wanted.chooses or self.devices != ("cpu",):
+        costs = {layout: {16: seconds} for layout, seconds in self.measured.items()}
+        if options.total(1) is not None or self.devices != ("cpu",):
             costs = {ONE: costs[ONE]}
-        return Seen(self.devices, self.name, {} if self.name in known else costs)
+        return MachineInfo(self.devices, self.name, {} if self.name in known else costs)
 
     def supervisor(self, specs: list[WorkerSpec], **_: object) -> Pretended:
         self.started = specs
@@ -83,29 +83,32 @@ class Pretended:
 
     def run(self) -> None:
         """The workers are not started."""
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    monkeypatch.setattr(probing, "look", made.look)
-    monkeypatch.setattr(driver, "Supervisor", made.supervisor)
-    monkeypatch.setattr(driver, "cores", lambda: 2)
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    monkeypatch.setattr(orchestrator, "inspect_machine", made.inspect)
+    monkeypatch.setattr(orchestrator, "Supervisor", made.supervisor)
+    monkeypatch.setattr(orchestrator, "cores", lambda: 2)
     return made
 
 
 @pytest.fixture
-def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., StudyRun]]:
+def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrator]]:
     """Starts runs of the study in one database."""
     with ExitStack() as stack:
 
         def begin(
             trials: int = 4, *, workers: int | None = None, workers_per_device: int | None = None
-        ) -> StudyRun:
+        ) -> Orchestrator:
             location = locate(str(tmp_path / "a.db"))
-            wanted = Wanted("auto", workers, workers_per_device)
-            made = StudyRun.begin(
-                RunRequest(definition=STUDY, trials=trials, location=location, wanted=wanted)
+            devices = DeviceOptions("auto", workers, workers_per_device)
+            made = Orchestrator.begin(
+                RunOptions(definition=STUDY, trials=trials, location=location, devices=devices)
             )
             stack.callback(made.close)
             return made
@@ -128,16 +131,16 @@ def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU")
     store.close()
 
 
-def begun(run: StudyRun) -> tuple[str, str | None]:
+def begun(run: Orchestrator) -> tuple[str, str | None]:
     """Workers in the words of the plan, and the warning; the run is then made."""
-    machine = run.look()
-    assert f"1 run; {machine.words}; about " in run.plan_line(machine)
-    run.train(machine, observe=lambda progress: None)
-    return machine.words, machine.warning
+    plan = run.plan(RunObserver())
+    assert f"1 run; {plan.words}; about " in run.plan_line(plan)
+    run.train(plan, lambda progress: None)
+    return plan.words, plan.warning
 
 
-def test_a_study_keeps_the_crew_that_was_chosen_for_it(
-    tmp_path: Path, run: Callable[..., StudyRun], machine: Pretended
+def test_a_study_keeps_the_layout_that_was_chosen_for_it(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     assert begun(run()) == (
         "2 workers with 1 thread (chosen: 1.7x the images/s of 1 worker with 2) on a CPU",
@@ -155,8 +158,33 @@ def test_a_study_keeps_the_crew_that_was_chosen_for_it(
     assert [spec.threads for spec in machine.started] == [1]
 
 
+def test_workers_of_two_runs_at_once_have_names_of_their_own(
+    run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    names: list[list[str]] = []
+
+    def note() -> None:
+        names.append([spec.name for spec in machine.started])
+        assert len({spec.log for spec in machine.started}) == len(machine.started)
+
+    def begin_another() -> None:
+        note()
+        begun(run(workers=3))
+        note()
+
+    machine.meanwhile = begin_another
+    begun(run())
+    begun(run())
+    note()
+    assert names == [
+        ["worker-0", "worker-1"],
+        ["worker-2", "worker-3", "worker-4"],
+        ["worker-0", "worker-1"],
+    ]
+
+
 def test_another_device_is_measured_on_its_own(
-    run: Callable[..., StudyRun], machine: Pretended
+    run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     begun(run())
     machine.name, machine.measured = "another CPU", {ONE: 0.01, TWO: 0.12}
@@ -168,7 +196,7 @@ def test_another_device_is_measured_on_its_own(
 
 
 def test_what_is_asked_for_is_started_with_a_warning_where_it_differs(
-    run: Callable[..., StudyRun], machine: Pretended
+    run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     begun(run())
     words, warning = begun(run(workers=1))
@@ -184,25 +212,27 @@ def test_what_is_asked_for_is_started_with_a_warning_where_it_differs(
 
 
 def test_from_python_the_warning_is_a_warning(
-    tmp_path: Path, run: Callable[..., StudyRun], machine: Pretended
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     begun(run())
     storage = str(tmp_path / "a.db")
-    with pytest.warns(UserWarning, match="^1 worker with 2 threads on a CPU instead of 2 workers"):
+    warning = "^1 worker with 2 threads on a CPU instead of 2 workers"
+    with pytest.warns(UserWarning, match=warning) as told:
         fastrcaps_search.run_study(STUDY, trials=4, storage=storage, workers_per_device=1)
+    assert [one.filename for one in told] == [__file__]
     assert [spec.threads for spec in machine.started] == [2]
     fastrcaps_search.run_study(STUDY, trials=4, storage=storage)
     assert [spec.threads for spec in machine.started] == [1, 1]
 
 
 def test_what_a_study_was_begun_with_stays_its_own(
-    run: Callable[..., StudyRun], machine: Pretended
+    run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     assert begun(run(workers=1)) == ("1 worker with 2 threads on a CPU", None)
     assert begun(run()) == ("1 worker with 2 threads (as before) on a CPU", None)
 
 
-def test_every_card_has_its_workers(run: Callable[..., StudyRun], machine: Pretended) -> None:
+def test_every_card_has_its_workers(run: Callable[..., Orchestrator], machine: Pretended) -> None:
     machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
     assert begun(run(trials=9, workers_per_device=2)) == (
         "4 workers with 1 thread on a card",
@@ -213,18 +243,18 @@ def test_every_card_has_its_workers(run: Callable[..., StudyRun], machine: Prete
 
 
 def test_one_worker_has_each_card_to_itself(
-    run: Callable[..., StudyRun], machine: Pretended
+    run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
     machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
     assert begun(run())[0] == "2 workers with 1 thread on a card"
     assert [spec.device for spec in machine.started] == ["cuda:0", "cuda:1"]
 
 
-def test_crews_are_stored_by_device_and_cores(
-    tmp_path: Path, run: Callable[..., StudyRun]
+def test_layouts_are_stored_by_device_and_cores(
+    tmp_path: Path, run: Callable[..., Orchestrator]
 ) -> None:
     begun(run())
     store = Store.reading(locate(str(tmp_path / "a.db")))
-    (row,) = store.read(lambda connection: list(connection.execute(schema.crews.select())))
+    (row,) = store.read(lambda connection: list(connection.execute(schema.layouts.select())))
     store.close()
     assert (row.device_name, row.cores, row.workers, row.threads) == ("a CPU", 2, 2, 1)

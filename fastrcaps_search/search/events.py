@@ -1,0 +1,57 @@
+"""What workers tell: the events by name, and how they reach whoever listens."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from enum import StrEnum, auto
+from typing import Any
+
+
+class WorkerEvent(StrEnum):
+    """What a worker says of itself; each event comes with facts of its own."""
+
+    WAITING = auto()
+    """For runs that others hold: ``held``."""
+    NO_CORES = auto()
+    """Waits for ``cores`` that others use: ``held``."""
+    BEGINS = auto()
+    """A run: ``trial``, ``run`` where it has several, ``policy``, ``epochs``."""
+    RESUMED = auto()
+    """A run goes on from a checkpoint at ``epoch``."""
+    PROGRESS = auto()
+    """Within an ``epoch``: ``images`` so far and ``images_per_second``."""
+    EPOCH = auto()
+    """An ``epoch`` has ended with this ``accuracy``."""
+    UNSAVED = auto()
+    """The checkpoint of an ``epoch`` could not be written: ``reason``."""
+    COMPLETE = auto()
+    """A run has a result: ``trial``, ``run``."""
+    FAILED = auto()
+    """A run has none: ``reason``, and whether it ``diverged``."""
+    FAULT = auto()
+    """The device gave out: ``attempt`` of ``attempts``, ``reason``."""
+    LOST = auto()
+    """A run was taken over by another worker."""
+    TESTING = auto()
+    """A network meets the test set."""
+    UNTESTED = auto()
+    """It cannot: ``reason``."""
+    STORE_OUT = auto()
+    """The database does not answer: ``reason``."""
+    STORE_BACK = auto()
+    """It answers again."""
+    DONE = auto()
+    """Nothing is left to do."""
+    EXHAUSTED = auto()
+    """Nothing is left, as every configuration has been taken."""
+    ERROR = auto()
+    """The worker cannot work: ``message``, ``exit_code``."""
+    DIED = auto()
+    """Said by the supervisor: it ended with ``exit_code`` and is started again."""
+
+
+Tell = Callable[..., None]
+"""Called with an event and its facts."""
+Events = queue.Queue[tuple[str, dict[str, Any] | None]]
+"""Pairs of a worker's name and what it said, or ``None`` when it says no more."""

@@ -1,0 +1,150 @@
+"""What a launcher is, and what a worker needs: its command line and its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fastrcaps_search.data.data_set import DATA_VARIABLE
+from fastrcaps_search.registry import Registry
+from fastrcaps_search.search.events import Events
+from fastrcaps_search.search.torch_environment import torch_environment
+from fastrcaps_search.store.place import (
+    FILES_VARIABLE,
+    LEASE_SECONDS,
+    PATIENCE_SECONDS,
+    STORAGE_VARIABLE,
+    Location,
+    locate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """How a worker is to be started.
+
+    Attributes:
+        study: Name of the study.
+        name: Name of the worker.
+        device: ``cpu`` or ``cuda:N``.
+        threads: Threads of torch.
+        location: The database and the folder of the checkpoints.
+        log: File for what the worker and its libraries print.
+        data_folder: Folder with image data, if one was named.
+        lease_seconds: Silence after which another worker may take over a trial of this one.
+        store_patience: Seconds for which an outage of the database is borne.
+    """
+
+    study: str
+    name: str
+    device: str
+    threads: int
+    location: Location
+    log: Path
+    data_folder: Path | None = None
+    lease_seconds: float = LEASE_SECONDS
+    store_patience: float = PATIENCE_SECONDS
+
+
+class WorkerHandle(Protocol):
+    """A worker that was started."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it was stopped in a way that lets it go on later."""
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, or ``None`` when it still runs after ``seconds``."""
+
+    def stop(self) -> None:
+        """Ask it to stop after its current step."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def close(self) -> None:
+        """Let go of what connects it to this process."""
+
+
+class Launcher(Protocol):
+    """Starts workers."""
+
+    @property
+    def name(self) -> str:
+        """As ``--launcher`` takes it."""
+
+    def start(self, spec: WorkerSpec, events: Events) -> WorkerHandle:
+        """Start a worker.
+
+        Args:
+            spec: How.
+            events: Is to receive what the worker tells, a JSON object a line on its standard
+                output, and ``(name, None)`` when it tells no more.
+
+        Raises:
+            FastrcapsError: It cannot be started.
+        """
+
+
+LAUNCHERS: Registry[Launcher] = Registry("launcher")
+
+
+def worker_environment(spec: WorkerSpec, base: Mapping[str, str]) -> dict[str, str]:
+    """Environment of a worker: its storage, its card, its threads, its allocator."""
+    found = {
+        **torch_environment(base, threads=spec.threads),
+        # In the environment: a password must not stand on the command line.
+        STORAGE_VARIABLE: spec.location.url,
+        FILES_VARIABLE: str(spec.location.files),
+    }
+    if spec.data_folder is not None:
+        found[DATA_VARIABLE] = str(spec.data_folder)
+    kind, _, card = known_device(spec.device, base).partition(":")
+    if kind == "cuda":
+        # The card is chosen before torch starts; the worker sees no other.
+        found["CUDA_VISIBLE_DEVICES"] = card
+    return found
+
+
+def known_device(device: str, base: Mapping[str, str]) -> str:
+    """``cpu``, or ``cuda:`` with the name by which every process of this machine knows the card.
+
+    ``cuda:0`` is another card for each process that was given cards of its own to see.
+    """
+    kind, _, index = device.partition(":")
+    names = [name.strip() for name in base.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    if kind != "cuda" or names == [""]:
+        return device
+    return f"cuda:{names[int(index)]}"
+
+
+def worker_command(spec: WorkerSpec) -> list[str]:
+    """Command line of a worker; it stops when its standard input is closed."""
+    told = {
+        "study": spec.study,
+        "name": spec.name,
+        "device": known_device(spec.device, os.environ),
+        "threads": spec.threads,
+        "log": str(spec.log),
+        "lease_seconds": spec.lease_seconds,
+        "store_patience": spec.store_patience,
+    }
+    # -P: the working directory is the user's and must not shadow modules.
+    module = "fastrcaps_search.search.worker"
+    return [sys.executable, "-P", "-m", module, json.dumps(told)]
+
+
+def own_spec(told: str, environment: Mapping[str, str]) -> WorkerSpec:
+    """How this process was started: the other way round."""
+    facts = json.loads(told)
+    folder = environment.get(DATA_VARIABLE)
+    return WorkerSpec(
+        **{**facts, "log": Path(facts["log"])},
+        location=locate(environment[STORAGE_VARIABLE], files=environment.get(FILES_VARIABLE)),
+        data_folder=Path(folder) if folder else None,
+    )

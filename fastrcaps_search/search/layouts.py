@@ -1,0 +1,204 @@
+"""How many workers share a device, and with how many threads: as asked, as before, or measured."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.search.estimate import images_per_second
+from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
+from fastrcaps_search.training.resources import may_have_cards
+
+DEVICES = re.compile(r"auto|cpu|cuda|cuda:[0-9]{1,4}(,cuda:[0-9]{1,4})*")
+MOST_CPU_WORKERS = 4
+NEAR_TIE = 1.05
+"""Rates within this factor are equal: a measurement of a second has noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """Devices and workers that were asked for.
+
+    Attributes:
+        devices: ``auto``, ``cpu``, ``cuda``, or cards as in ``cuda:0,cuda:2``.
+        workers: Workers in all; ``None`` where they were not asked for.
+        workers_per_device: Workers on each device; ``None`` where they were not asked for.
+    """
+
+    devices: str = "auto"
+    workers: int | None = None
+    workers_per_device: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.devices, str) or not DEVICES.fullmatch(self.devices):
+            raise UsageError(
+                "devices must be auto, cpu, cuda, or cards as in cuda:0,cuda:2; "
+                f"got {self.devices!r}"
+            )
+        given = {"workers": self.workers, "workers per device": self.workers_per_device}
+        for name, value in given.items():
+            if value is not None and (type(value) is not int or value < 1):
+                raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.workers is not None and self.workers_per_device is not None:
+            raise UsageError(
+                "workers must be given for the whole run or per device, got both "
+                f"({self.workers} and {self.workers_per_device}); leave one of them out"
+            )
+
+    @property
+    def may_use_cpu(self) -> bool:
+        """Whether the workers may come to train on the CPU."""
+        return self.devices == "cpu" or (self.devices == "auto" and not may_have_cards())
+
+    def total(self, devices: int) -> int | None:
+        """Workers that were asked for on so many devices, if any were."""
+        if self.workers_per_device is not None:
+            return self.workers_per_device * devices
+        return self.workers
+
+    def layout(self, devices: int, *, cores: int) -> WorkerLayout | None:
+        """Layout that was asked for, if any was: all workers divide the cores."""
+        total = self.total(devices)
+        if total is None:
+            return None
+        return WorkerLayout(math.ceil(total / devices), max(cores // total, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineInfo:
+    """What a machine trains on, and how fast.
+
+    Attributes:
+        devices: ``cpu``, or the cards.
+        device_name: Name of the first.
+        step_seconds: Seconds of a step by batch size, for each layout that was measured on it.
+    """
+
+    devices: tuple[str, ...]
+    device_name: str
+    step_seconds: Mapping[WorkerLayout, Mapping[int, float]] = field(default_factory=dict)
+
+    def measured(self, layout: WorkerLayout) -> Mapping[int, float]:
+        """Seconds of a step in this layout, or else in one that was measured at all."""
+        return self.step_seconds.get(layout) or next(iter(self.step_seconds.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """The workers that are to be started.
+
+    Attributes:
+        machine: What they train on.
+        step_seconds: Seconds of a step by batch size.
+        workers: How many.
+        threads: Threads of each.
+        reason: Why these, in few words; empty where nothing was chosen.
+        warning: One line where the seconds of this run will not compare with the study's others.
+    """
+
+    machine: MachineInfo
+    step_seconds: Mapping[int, float]
+    workers: int
+    threads: int
+    reason: str = ""
+    warning: str | None = None
+
+    @property
+    def words(self) -> str:
+        """``2 workers with 1 thread (as before) on CPU Intel``."""
+        why = f" ({self.reason})" if self.reason else ""
+        layout = WorkerLayout(self.workers, self.threads)
+        return f"{layout.words}{why} on {self.machine.device_name}"
+
+
+def candidates(cores: int, *, most: int) -> list[WorkerLayout]:
+    """Layouts of a CPU worth comparing, the fewest workers first, three at the most.
+
+    Args:
+        cores: Cores to divide.
+        most: Workers that can have something to do.
+    """
+    # Of layouts with as many threads each, only the one with the most workers.
+    by_threads = {
+        cores // workers: WorkerLayout(workers, cores // workers)
+        for workers in range(1, min(cores, most, MOST_CPU_WORKERS) + 1)
+    }
+    found = sorted(by_threads.values())
+    # Of those between, the one that leaves the fewest cores idle.
+    between = sorted(found[1:-1], key=lambda one: (one.workers * one.threads, one.workers))
+    return sorted({found[0], *between[-1:], found[-1]})
+
+
+def choose_layout(
+    definition: StudyDefinition, options: DeviceOptions, machine: MachineInfo, *, cores: int
+) -> tuple[StoredLayout, str]:
+    """The layout of a study that has none on this device yet, and why.
+
+    As asked; else on a CPU the one that trains most images per second, of near ties the one with
+    most workers; else one worker on each card.
+    """
+    devices, why = len(machine.devices), ""
+    layout = options.layout(devices, cores=cores)
+    if layout is None and machine.devices == ("cpu",):
+        rates = {
+            one: images_per_second(definition, seconds, workers=one.workers)
+            for one, seconds in machine.step_seconds.items()
+        }
+        best = max(rates.values())
+        layout = max(one for one, rate in rates.items() if rate * NEAR_TIE >= best)
+        why = _reason(layout, rates)
+    layout = layout or WorkerLayout(1, max(cores // devices, 1))
+    return StoredLayout(layout, machine.measured(layout)), why
+
+
+def _reason(chosen: WorkerLayout, rates: Mapping[WorkerLayout, float]) -> str:
+    others = [layout for layout in rates if layout != chosen]
+    if not others:
+        return ""
+    other = max(others, key=lambda layout: rates[layout])
+    ratio = rates[chosen] / rates[other]
+    beside = f"{other.workers} worker{'s' if other.workers > 1 else ''} with {other.threads}"
+    if ratio < NEAR_TIE:
+        return f"chosen: about as fast as {beside}"
+    return f"chosen: {ratio:.1f}x the images/s of {beside}"
+
+
+def plan_workers(
+    options: DeviceOptions,
+    machine: MachineInfo,
+    stored: StoredLayout,
+    *,
+    cores: int,
+    left: int,
+    reason: str = "as before",
+) -> WorkerPlan:
+    """The workers that were asked for, or else those of the study's layout.
+
+    Args:
+        options: What was asked for.
+        machine: What is here.
+        stored: The study's layout on this device.
+        cores: Cores of this machine.
+        left: Trainings that are left: unless asked for, no more workers than these are started.
+        reason: Why the study has this layout.
+    """
+    devices = len(machine.devices)
+    asked = options.layout(devices, cores=cores)
+    layout, warning = asked or stored.layout, None
+    if layout != stored.layout:
+        warning = (
+            f"{layout.words} on {machine.device_name} instead of {stored.layout.words}, as the "
+            "study began there: its seconds will not compare"
+        )
+    return WorkerPlan(
+        machine,
+        machine.measured(layout) if machine.step_seconds else stored.step_seconds,
+        workers=options.total(devices) or max(min(layout.workers * devices, left), 1),
+        threads=layout.threads,
+        reason=reason if asked is None else "",
+        warning=warning,
+    )

@@ -1,0 +1,160 @@
+"""What a ``run`` or a ``worker`` was asked for, refused where it cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastrcaps_search.definition.keys import LARGEST_RUNS, LARGEST_SEED
+from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
+from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
+from fastrcaps_search.search.layouts import DeviceOptions
+from fastrcaps_search.store.place import (
+    LEASE_LIMITS,
+    LEASE_SECONDS,
+    PATIENCE_LIMITS,
+    PATIENCE_SECONDS,
+    Location,
+)
+from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.store import Store
+
+MAX_FAILURES = 3
+"""Trials that fail in a row, unless asked otherwise, before the run gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What workers were asked for.
+
+    Attributes:
+        location: The database.
+        data_folder: Folder with image data, if one was named.
+        devices: Devices and workers.
+        lease_seconds: Silence after which a worker counts as lost.
+        store_patience: Seconds for which an outage of the database is borne.
+        max_failures: Trials that may fail in a row before the workers are stopped.
+        launcher: Name of what starts the workers.
+
+    Raises:
+        UsageError: One of them cannot be.
+    """
+
+    location: Location
+    data_folder: Path | None = None
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+    lease_seconds: float = LEASE_SECONDS
+    store_patience: float = PATIENCE_SECONDS
+    max_failures: int = MAX_FAILURES
+    launcher: str = LOCAL.name
+
+    def __post_init__(self) -> None:
+        _require_seconds("lease_seconds", self.lease_seconds, LEASE_LIMITS)
+        _require_seconds("store_patience", self.store_patience, PATIENCE_LIMITS)
+        require_whole("max_failures", self.max_failures, low=1)
+        if self.launcher not in LAUNCHERS:
+            raise UsageError(
+                f"launcher must be {' or '.join(LAUNCHERS.names)}, got {self.launcher!r}; others "
+                "come with plug-ins"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(WorkerOptions):
+    """What a run was asked for.
+
+    Attributes:
+        definition: The study.
+        trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
+        seed: Seed; ``None`` for the stored one, or 0.
+        repeats: Runs that each trial on or near the front is to have; ``None`` to plan none.
+    """
+
+    definition: StudyDefinition
+    trials: int | None
+    seed: int | None = None
+    repeats: int | None = None
+
+    def __post_init__(self) -> None:
+        WorkerOptions.__post_init__(self)
+        if self.trials is not None:
+            require_whole("trials", self.trials, low=1)
+        if self.seed is not None:
+            require_whole("seed", self.seed, low=0, high=LARGEST_SEED)
+        if self.repeats is not None:
+            require_whole("repeat_front", self.repeats, low=2, high=LARGEST_RUNS)
+
+
+def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:
+    """Refuse what is no whole number in the range.
+
+    Raises:
+        UsageError: It is not.
+    """
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_whole and value >= low and (high is None or value <= high)):
+        allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise UsageError(f"{name} must be a whole number {allowed}, got {value!r}")
+
+
+def _require_seconds(name: str, value: float, limits: tuple[float, float]) -> None:
+    low, high = limits
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and low <= value <= high):
+        raise UsageError(f"{name} must be seconds from {low:.0f} to {high:.0f}, got {value!r}")
+
+
+def asked_study(study: str, location: Location) -> StudyDefinition:
+    """The definition of a study: a shipped one, that of a file, or one stored under that name.
+
+    Raises:
+        DefinitionError: The file breaks a rule.
+        UsageError: There is none of these.
+    """
+    try:
+        return load_study(study)
+    except DefinitionError:
+        raise
+    except UsageError as error:
+        try:
+            stored = _stored(location, study)
+        except StoreError as unread:
+            raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
+        if stored is not None:
+            return stored.definition
+        raise UsageError(f"{error}, and it is not stored in {location.shown}") from error
+
+
+def budget(options: RunOptions) -> int:
+    """Trials that the study is to have: as asked, else as listed, else as stored.
+
+    Raises:
+        UsageError: None of these is known.
+    """
+    if options.trials is not None:
+        return options.trials
+    if options.definition.configurations:
+        return len(options.definition.configurations)
+    stored = _stored(options.location, options.definition.name)
+    if stored is not None:
+        return stored.budget
+    raise UsageError("--trials must be given to begin a search, for example --trials 12")
+
+
+def _stored(location: Location, name: str) -> StudyRecord | None:
+    """The study of that name, if it is there."""
+    path = location.path
+    if path is not None and not path.is_file():
+        return None
+    try:
+        store = Store.reading(location)
+    except WrongStoreError:
+        if path is not None:
+            raise
+        return None
+    try:
+        return store.find_study(name)
+    finally:
+        store.close()

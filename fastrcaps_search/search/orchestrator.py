@@ -1,0 +1,285 @@
+"""A whole ``run``: enter the study, look at the machine, start the workers, see it through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
+from fastrcaps_search.errors import (
+    DiskError,
+    FastrcapsError,
+    InterruptedRunError,
+    RunError,
+    StoreUnavailableError,
+)
+from fastrcaps_search.search import estimate, files
+from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
+from fastrcaps_search.search.layouts import WorkerPlan, choose_layout, plan_workers
+from fastrcaps_search.search.machine import inspect_machine
+from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
+from fastrcaps_search.search.optuna_export import OptunaExport
+from fastrcaps_search.search.slots import Slots
+from fastrcaps_search.search.supervise import Observer, Supervisor
+from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.layouts import keep_layout, stored_layouts
+from fastrcaps_search.store.patience import Patience
+from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import cores
+
+LONG_TRIAL_SECONDS = 3600.0
+MOST_OTHER_WORKERS = 1024
+"""Of a study on this machine, started by other runs that still work."""
+MINI = "mnist-mini"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended.
+
+    Attributes:
+        study: The study.
+        trials: All its trials, without epochs.
+        work: What is left to do.
+    """
+
+    study: StudyRecord
+    trials: tuple[TrialRecord, ...]
+    work: RemainingWork
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether no trial of a finished study has values."""
+        return bool(self.trials) and all(t.state is TrialState.FAILED for t in self.trials)
+
+
+class RunObserver:
+    """Hears how a run goes; this one says nothing."""
+
+    def waits_for_cores(self, holders: str) -> None:
+        """The cores that are to be measured on are not free: who holds them."""
+
+    def nothing_left(self, outcome: RunOutcome) -> None:
+        """The study is done."""
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
+        """The workers have been chosen, and will be started."""
+
+    def training(
+        self, orchestrator: Orchestrator, plan: WorkerPlan
+    ) -> AbstractContextManager[Observer]:
+        """What hears the workers, for as long as they train."""
+        return nullcontext(lambda progress: None)
+
+
+class Orchestrator:
+    """One ``run`` or ``worker`` command, from this machine's side.
+
+    Args:
+        name: Name of the study, which is stored.
+        options: What was asked.
+        patience: How outages of the database are borne, and what ends the command.
+
+    Raises:
+        StudyNotFoundError: It is not stored.
+    """
+
+    def __init__(self, name: str, options: WorkerOptions, patience: Patience) -> None:
+        self.options = options
+        self.stop = patience.stop
+        self._store = Store.writing(options.location, patience=patience)
+        self._impatient = Store(options.location, self._store.engine)
+        try:
+            self.study = self._store.study(name)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def begin(cls, options: RunOptions, patience: Patience | None = None) -> Orchestrator:
+        """Create the study, or go on with it."""
+        patience = patience or Patience(options.store_patience)
+        patience(
+            lambda: enter_study(
+                options.location,
+                options.definition,
+                seed=options.seed,
+                budget=budget(options),
+                repeats=options.repeats or 0,
+            )
+        )
+        return cls(options.definition.name, options, patience)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+    def outcome(self) -> RunOutcome:
+        """How the study stands."""
+        return self._outcome(self._store)
+
+    def peek(self) -> RunOutcome | None:
+        """How the study stands; ``None`` when the database does not say so at once."""
+        try:
+            return self._outcome(self._impatient)
+        except (StoreUnavailableError, DiskError):
+            return None
+
+    def _outcome(self, store: Store) -> RunOutcome:
+        seen = read_study(store, self.study.name)
+        possible = configuration_count(seen.study.definition)
+        work = remaining_work(seen.study, seen.trials, possible=possible)
+        return RunOutcome(seen.study, tuple(seen.trials), work)
+
+    def tell_optuna(self) -> None:
+        """Add the finished trials to Optuna's tables that the workers could not.
+
+        Raises:
+            StoreError: The database refused, or another program has a study of that name.
+        """
+        export = OptunaExport(self._store, self.study.name)
+        try:
+            export.wait_and_add(LEASE_SECONDS)
+        finally:
+            export.close()
+
+    def run(self, observer: RunObserver) -> RunOutcome:
+        """Train what is left; how the study then stands.
+
+        Raises:
+            InterruptedRunError: Asked to stop.
+            UsageError: A device that was asked for is not here.
+            RunError: The machine could not be measured, or the workers could not go on.
+            StoreError: The database cannot be used.
+        """
+        # What the last workers of the study could not tell, killed in that moment.
+        self.tell_optuna()
+        outcome = self.outcome()
+        if outcome.work.is_done:
+            observer.nothing_left(outcome)
+            return outcome
+        plan = self.plan(observer)
+        observer.planned(self, plan)
+        if self.stop.is_set():
+            raise InterruptedRunError("interrupted before anything was trained")
+        try:
+            with observer.training(self, plan) as observe:
+                self.train(plan, observe)
+        except FastrcapsError:
+            # What ended the training is the news.
+            with suppress(FastrcapsError):
+                self.tell_optuna()
+            raise
+        self.tell_optuna()
+        return self.outcome()
+
+    def plan(self, observer: RunObserver) -> WorkerPlan:
+        """Look at the machine and choose the workers, or take those of the study's last runs.
+
+        Raises:
+            InterruptedRunError: Asked to stop.
+            UsageError: A device that was asked for is not here.
+            RunError: The measurement failed.
+        """
+        definition, options, here = self.study.definition, self.options.devices, cores()
+        before = stored_layouts(self._store, self.study, cores=here)
+        asked = options.layout(1, cores=here)
+        known = [name for name, stored in before.items() if asked in (None, stored.layout)]
+        with Slots(owner=f"measuring for study {self.study.name}") as slots:
+            if not known and options.may_use_cpu:
+                slots.claim(here, stop=self.stop, waits=observer.waits_for_cores)
+            machine = inspect_machine(definition, options, cores=here, known=known, stop=self.stop)
+        stored, reason = before.get(machine.device_name), "as before"
+        if stored is None:
+            chosen, why = choose_layout(definition, options, machine, cores=here)
+            stored = keep_layout(
+                self._store, self.study, chosen, device_name=machine.device_name, cores=here
+            )
+            reason = why if stored == chosen else reason
+        left = self.outcome().work.at_once
+        return plan_workers(options, machine, stored, cores=here, left=left, reason=reason)
+
+    def plan_line(self, plan: WorkerPlan) -> str:
+        """What will be done, on what, and about how long it will take."""
+        outcome = self.outcome()
+        work, definition = outcome.work, self.study.definition
+        left = work.target - work.finished
+        trials = self._store.trials(self.study, epochs=True)
+        own = estimate.stored_seconds(trials, device=plan.machine.devices[0].partition(":")[0])
+        each = estimate.trial_seconds(definition, {**plan.step_seconds, **own})
+        runs = work.planned_runs + len(work.repeats)
+        line = (
+            f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
+            f"{_repeats_in_words(outcome)}"
+            f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
+            f"{definition.epochs_in_words} x {definition.runs_per_trial} "
+            f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
+            f"{estimate.in_words(each / definition.runs_per_trial * runs / plan.workers)}"
+            f"{' before the repeats' if left and outcome.study.repeats else ''}"
+        )
+        if each >= LONG_TRIAL_SECONDS:
+            line += (
+                f" ({estimate.in_words(each)} a trial; "
+                f"`--study {MINI}` shows everything in minutes)"
+            )
+        return line
+
+    def train(self, plan: WorkerPlan, observe: Observer) -> None:
+        """Start the workers and see them through.
+
+        Raises:
+            InterruptedRunError: Asked to stop.
+            RunError: The workers could not go on.
+        """
+        # Two runs of a study on one machine must not both have a worker-0: its name tells logs,
+        # claims and proposals apart.
+        with Slots(
+            owner=f"a run of study {self.study.name}",
+            numbers=range(plan.workers + MOST_OTHER_WORKERS),
+            kind=f"worker-of-{self.study.uid}",
+        ) as names:
+            if not names.try_claim(plan.workers):
+                raise RunError(
+                    f"a study must have at most {MOST_OTHER_WORKERS} workers on a machine, and "
+                    f"{self.study.name} has them already; wait for some to end"
+                )
+            Supervisor(
+                self._specs(plan, names.held),
+                launcher=LAUNCHERS[self.options.launcher],
+                stop=self.stop,
+                observe=observe,
+                max_failures=self.options.max_failures,
+            ).run()
+
+    def _specs(self, plan: WorkerPlan, numbers: Sequence[int]) -> list[WorkerSpec]:
+        location = self.options.location
+        return [
+            WorkerSpec(
+                study=self.study.name,
+                name=name,
+                device=plan.machine.devices[index % len(plan.machine.devices)],
+                threads=plan.threads,
+                location=location,
+                log=files.worker_log(location, self.study, name),
+                data_folder=self.options.data_folder,
+                lease_seconds=self.options.lease_seconds,
+                store_patience=self.options.store_patience,
+            )
+            for index, number in enumerate(numbers)
+            for name in [f"worker-{number}"]
+        ]
+
+
+def _repeats_in_words(outcome: RunOutcome) -> str:
+    left, planned = len(outcome.work.repeats), outcome.study.repeats
+    if not planned:
+        return ""
+    if outcome.work.is_searching:
+        return f"then repeats until each on or near the front has {planned} runs; "
+    runs = f"{left} run{'' if left == 1 else 's'}"
+    return f"{runs} to go until each on or near the front has {planned}; "

@@ -1,0 +1,127 @@
+"""Layouts of real processes, whose steps take pretended seconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fastrcaps_search.training import device, throughput
+from fastrcaps_search.training.throughput import StepOf, benchmark
+
+SIZES = [1, 16]
+Make = Callable[[], StepOf]
+
+
+class Clock:
+    """Stands still but for the steps; each process has a copy of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(throughput, "time", made)
+    monkeypatch.setattr(device, "time", made)
+    return made
+
+
+@pytest.fixture
+def make(clock: Clock) -> Make:
+    """Steps of a hundredth of a second per image, and a tenth more for each worker before."""
+    begun = multiprocessing.get_context("fork").Value("i", 0)
+
+    def made() -> StepOf:
+        with begun.get_lock():
+            place = begun.value
+            begun.value += 1
+
+        def of(size: int) -> Callable[[], object]:
+            def step() -> None:
+                clock.now += size / 100 + place / 10
+
+            return step
+
+        return of
+
+    return made
+
+
+def test_seconds_of_a_layout_are_those_at_which_its_workers_do_as_many_steps(make: Make) -> None:
+    one, two = benchmark([(1, 2), (2, 1)], SIZES, make=make)
+    assert one[:2] == (1, 2)
+    assert one[2] == pytest.approx({1: 0.01, 16: 0.16})
+    # The second and the third process: 0.11 and 0.21 s, 0.26 and 0.36 s. In a second both together
+    # do 1 / 0.11 + 1 / 0.21 steps.
+    assert two[:2] == (2, 1)
+    assert two[2] == pytest.approx({1: 2 / (1 / 0.11 + 1 / 0.21), 16: 2 / (1 / 0.26 + 1 / 0.36)})
+
+
+def test_the_median_passes_over_a_step_that_was_disturbed(clock: Clock) -> None:
+    def of(size: int) -> Callable[[], object]:
+        seconds = iter([0.1, 0.25, 0.1, 0.1])
+        return lambda: setattr(clock, "now", clock.now + next(seconds))
+
+    (found,) = benchmark([(1, 1)], [1], make=lambda: of)
+    assert found[2] == pytest.approx({1: 0.1})
+
+
+def test_workers_train_at_the_same_time_with_the_threads_of_their_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throughput, "WINDOW_SECONDS", 0.0)
+    meeting = multiprocessing.get_context("fork").Barrier(2)
+
+    def make() -> StepOf:
+        if torch.get_num_threads() != 3:
+            raise ValueError(f"{torch.get_num_threads()} threads")
+        # The one step of each ends only when the other one is in its step too.
+        return lambda size: lambda: meeting.wait(60)
+
+    found = benchmark([(2, 3)], [1, 2], make=make)
+    assert [one[:2] for one in found] == [(2, 3)]
+
+
+@pytest.mark.parametrize("end", [lambda: os._exit(9), lambda: 1 / 0], ids=["dies", "fails"])
+def test_a_layout_that_cannot_live_is_left_out(end: Callable[[], object], clock: Clock) -> None:
+    begun = multiprocessing.get_context("fork").Value("i", 0)
+
+    def make() -> StepOf:
+        with begun.get_lock():
+            begun.value += 1
+            place = begun.value
+
+        def step() -> None:
+            clock.now += 1
+            if place == 3:
+                end()
+
+        return lambda size: step
+
+    layouts = [(1, 4), (2, 2), (4, 1)]
+    assert benchmark(layouts, [1], make=make) == [(1, 4, {1: 1.0})]
+
+
+def test_why_the_first_layout_could_not_train_is_told_in_the_last_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def broken() -> StepOf:
+        raise ValueError("no such network")
+
+    assert benchmark([(1, 1)], [1], make=broken) == []
+    assert capfd.readouterr().err.splitlines()[-1] == "ValueError: no such network"
+    assert benchmark([(1, 1)], [1], make=lambda: os._exit(9)) == []
+    assert capfd.readouterr().err == "a process that measured a training step died\n"
+
+
+def test_no_process_is_left_behind(make: Make) -> None:
+    benchmark([(2, 1)], SIZES, make=make)
+    assert multiprocessing.active_children() == []
