@@ -39,7 +39,7 @@ def run_study(
     study: str | StudyDefinition,
     *,
     trials: int | None = None,
-    repeat_front: int | None = None,
+    runs_on_front: int | None = None,
     storage: str | None = None,
     data_dir: str | Path | None = None,
     files: str | Path | None = None,
@@ -57,7 +57,7 @@ def run_study(
     Args:
         study: A shipped name, a study file, the name of a stored study, or a definition.
         trials: The study's total of trials.
-        repeat_front: Runs that each trial on or near the front is to have in all, 2 or more.
+        runs_on_front: Runs that each trial on or near the front is to have in all, 2 or more.
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
@@ -83,7 +83,7 @@ def run_study(
         data_folder=None if data_dir is None else Path(data_dir).absolute(),
         devices=DeviceOptions(devices, workers, workers_per_device),
         seed=seed,
-        repeats=repeat_front,
+        repeats=runs_on_front,
         lease_seconds=lease_seconds,
         store_patience=store_patience,
         max_failures=max_failures,

@@ -91,7 +91,7 @@ def run(parser: argparse.ArgumentParser) -> None:
         "before; a new search must be told)",
     )
     parser.add_argument(
-        "--repeat-front",
+        "--runs-on-front",
         metavar="R",
         type=whole(2, LARGEST_RUNS),
         help="train the trials on or near the front again with other seeds, until each has R runs",

@@ -49,7 +49,7 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> 
     """
     print_trials(rows)
     if any(row["front_probability"] is None for row in rows):
-        advice = f"`fastrcaps-search run --study {study} --repeat-front 5` says how sure it is"
+        advice = f"`fastrcaps-search run --study {study} --runs-on-front 5` says how sure it is"
         if repeats:
             advice = f"{repeats} runs are planned for each trial on or near the front"
         print(f"on front: ? where nothing was repeated; {advice}")

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         definition=asked_study(arguments.study, common["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
-        repeats=arguments.repeat_front,
+        repeats=arguments.runs_on_front,
         **common,
     )
     with (
@@ -169,7 +169,7 @@ def _judge(outcome: RunOutcome) -> int:
         print(
             f"the space has {target} configurations and all have been evaluated: "
             f"there is none left for a budget of {outcome.study.budget}"
-            + ("" if outcome.study.repeats else "; --repeat-front 5 says how sure the front is")
+            + ("" if outcome.study.repeats else "; --runs-on-front 5 says how sure the front is")
         )
     if outcome.all_failed:
         reasons = {

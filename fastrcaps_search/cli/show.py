@@ -44,7 +44,7 @@ def status(arguments: argparse.Namespace) -> int:
         used = files.used_bytes(store.location, study)
         folder = files.study_folder(store.location, study)
     if arguments.json:
-        more = {"repeat_front": study.repeats, "repeats_left": left, "disk_bytes": used}
+        more = {"runs_on_front": study.repeats, "repeats_left": left, "disk_bytes": used}
         shown = {**_status_json(study, summary, leases), **more}
         if left and summary.eta_seconds == 0:
             # Of repeats nobody knows how many more will follow.
@@ -129,7 +129,7 @@ def _change(arguments: argparse.Namespace) -> None:
 def _without_network(study: str, numbers: list[int]) -> str:
     return (
         f"now on the front without a network: {', '.join(map(str, numbers))}; `export` needs "
-        f"one, which `fastrcaps-search run --study {study} --repeat-front R` trains (R above "
+        f"one, which `fastrcaps-search run --study {study} --runs-on-front R` trains (R above "
         "their runs)"
     )
 

@@ -174,7 +174,7 @@ class ReportView:
     def repeat_command(self) -> str:
         """The command line that says how sure the front is."""
         words = ("fastrcaps-search run --study", shlex.quote(self.name), *self.storage_words)
-        return " ".join((*words, "--repeat-front 5"))
+        return " ".join((*words, "--runs-on-front 5"))
 
 
 def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> ReportView:

@@ -84,7 +84,7 @@ class RunOptions(WorkerOptions):
         if self.seed is not None:
             require_whole("seed", self.seed, low=0, high=LARGEST_SEED)
         if self.repeats is not None:
-            require_whole("repeat_front", self.repeats, low=2, high=LARGEST_RUNS)
+            require_whole("runs_on_front", self.repeats, low=2, high=LARGEST_RUNS)
 
 
 def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:

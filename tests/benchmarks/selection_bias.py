@@ -6,9 +6,9 @@
 
 The last one takes two minutes of one core; its output is kept in ``reports/benchmarks``.
 
-Each study runs every trial once and repeats those on or near its front as ``run --repeat-front R``
-does, or begins to do (``--made K``: the first K repeats only; ``--degrees 1``: estimates from the
-first repeat on, where the product waits for more). Printed are, for the trials with
+Each study runs every trial once and repeats those on or near its front as ``run --runs-on-front
+R`` does, or begins to do (``--made K``: the first K repeats only; ``--degrees 1``: estimates from
+the first repeat on, where the product waits for more). Printed are, for the trials with
 repeats on the final front and for the one that ``select --prefer accuracy`` names: mean error of
 the accuracy in deviations of one run, and the share of the 95 % intervals that hold the true mean;
 then the root mean square error of accuracy and log seconds on the front, in deviations of one run;

@@ -91,7 +91,7 @@ def test_excluding_says_who_comes_to_the_front_without_a_network(
     done = trials("--exclude", "1", "--why", "a test", "--json")
     assert done.stderr == (
         "now on the front without a network: 3; `export` needs one, which `fastrcaps-search run "
-        "--study tiny --repeat-front R` trains (R above their runs)\n"
+        "--study tiny --runs-on-front R` trains (R above their runs)\n"
     )
     assert json.loads(done.stdout)[1]["feasible"] is False
 

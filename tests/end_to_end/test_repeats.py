@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 RUN = ("run", "--study", "listed.toml", "--trials", "1", "--workers", "1")
-REPEAT = (*RUN, "--repeat-front", "3")
+REPEAT = (*RUN, "--runs-on-front", "3")
 
 
 def stored(command: Command) -> TrialRecord:
@@ -95,7 +95,7 @@ def check(command: Command, expected: list[Any]) -> None:
     # There is no other trial.
     assert row["front_probability"] == 1.0
     status = command.json("status", "--study", "listed")
-    assert (status["repeat_front"], status["repeats_left"]) == (3, 0)
+    assert (status["runs_on_front"], status["repeats_left"]) == (3, 0)
     (folder,) = (command.folder / "fastrcaps-files").glob("listed-*")
     files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
     assert status["disk_bytes"] == sum(files)

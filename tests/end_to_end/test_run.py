@@ -93,7 +93,7 @@ def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
     assert list(status) == [
         *("study", "budget", "complete", "stopped", "failed", "running"),
         *("workers", "hypervolume", "eta_seconds", "hypervolume_box"),
-        *("infeasible", "repeat_front", "repeats_left", "disk_bytes"),
+        *("infeasible", "runs_on_front", "repeats_left", "disk_bytes"),
     ]
     counted = [status[key] for key in ("study", "budget", "complete", "failed", "running")]
     assert counted == ["quick", 4, 4, 0, 0]

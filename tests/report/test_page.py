@@ -336,7 +336,7 @@ def test_where_nothing_was_repeated_the_page_says_so(records: Records) -> None:
     view = view_of(records.study(), records.trials())
     text = " ".join(page(view).split())
     assert {row[5] for row in cells(text).values()} == {"?"}
-    line = "<code>fastrcaps-search run --study mnist-mini --repeat-front 5</code>"
+    line = "<code>fastrcaps-search run --study mnist-mini --runs-on-front 5</code>"
     assert f"? nothing was repeated: {line} says how sure the front is." in text
     words = "Nothing was repeated, so nothing says how far luck of the seed reaches: "
     assert words + line in text

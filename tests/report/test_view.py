@@ -305,5 +305,5 @@ def test_the_command_that_repeats_names_the_study(
 ) -> None:
     stored = StoredStudy(records.study(), [], storage=storage)
     view = report_view(stored, written_at=WRITTEN_AT, version="1")
-    expected = f"fastrcaps-search run --study mnist-mini{words} --repeat-front 5"
+    expected = f"fastrcaps-search run --study mnist-mini{words} --runs-on-front 5"
     assert view.repeat_command == expected

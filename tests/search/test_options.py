@@ -59,8 +59,8 @@ def test_options_of_workers_that_cannot_be(
         ({"trials": "4"}, "trials must be a whole number of at least 1, got '4'"),
         ({"seed": -1}, "seed must be a whole number from 0 to 2147483647, got -1"),
         ({"seed": 2**31}, "seed must be a whole number from 0 to 2147483647, got 2147483648"),
-        ({"repeats": 1}, "repeat_front must be a whole number from 2 to 100, got 1"),
-        ({"repeats": 101}, "repeat_front must be a whole number from 2 to 100, got 101"),
+        ({"repeats": 1}, "runs_on_front must be a whole number from 2 to 100, got 1"),
+        ({"repeats": 101}, "runs_on_front must be a whole number from 2 to 100, got 101"),
         ({"lease_seconds": 0.5}, f"{LEASE}0.5"),
     ],
 )
