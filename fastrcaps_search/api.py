@@ -23,10 +23,11 @@ from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.store import setting_aside
-from fastrcaps_search.store.lease import live_leases
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.stage import stage
 
 # Two trials of two runs each.

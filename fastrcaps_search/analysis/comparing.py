@@ -11,8 +11,9 @@ from typing import Any
 
 from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.front.paired import Paired
-from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 Hits = Mapping[tuple[int, int], bytes]
 """Packed hits by trial and run."""

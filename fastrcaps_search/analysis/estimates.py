@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.records import Spread, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Spread, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate

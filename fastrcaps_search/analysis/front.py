@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.objective import MAXIMISE
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
-from fastrcaps_search.store.records import TrialRecord, Values
+from fastrcaps_search.store.records import Values
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     import numpy as np

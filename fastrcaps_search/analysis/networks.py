@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.uncertainty import near_front_numbers
-from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 def unwanted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

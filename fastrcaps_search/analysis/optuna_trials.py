@@ -13,7 +13,8 @@ from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from fastrcaps_search.analysis.distributions import distributions
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 STATES = {
     TrialState.RUNNING: OptunaState.RUNNING,

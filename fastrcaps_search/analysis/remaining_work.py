@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.store.records import RunKey, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError
-from fastrcaps_search.store.records import TrialRecord, TrialState
+from fastrcaps_search.store.records import TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 MOST_REASONS = 3
 """Reasons that are named where no trial is feasible."""

@@ -11,7 +11,8 @@ from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_wo
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 SHARING = "numbers of workers per device"
 MOST_EXCEPTIONS = 6

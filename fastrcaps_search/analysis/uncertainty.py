@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fastrcaps_search.analysis.estimates import sample_of
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.front.certainty import NEAR, front_probabilities
-from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:

@@ -18,7 +18,7 @@ from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.store.lease import live_leases
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.place import DEFAULT_STORAGE, Location
 from fastrcaps_search.store.store import Store
 

@@ -17,8 +17,7 @@ from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
-from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.lease import live_leases
+from fastrcaps_search.store.holders import LeaseRecord, live_leases
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fastrcaps_search.store.holders import ClaimRecord
-from fastrcaps_search.store.records import RunKey, RunRecord, TrialRecord
+from fastrcaps_search.store.records import RunKey, RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 class End(StrEnum):

@@ -8,7 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 class TimeAxis(StrEnum):

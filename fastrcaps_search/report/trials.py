@@ -13,7 +13,8 @@ from fastrcaps_search.report import text
 from fastrcaps_search.report.style import Mark, mark
 from fastrcaps_search.report.time_axis import NOTHING, TimeAxis, positions
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import RunRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import RunRecord, TrialState, Values
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 
 MOST_SHOWN = 24

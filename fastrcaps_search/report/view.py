@@ -18,7 +18,8 @@ from fastrcaps_search.report.style import PALETTE, Mark
 from fastrcaps_search.report.time_axis import TimeAxis, positions
 from fastrcaps_search.report.trials import MOST_SHOWN, TrialView, finite_values, trial_view
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 # Not slotted: what takes many draws is computed once, when it is first asked for.

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.policy import training_plan
 
 SAMPLED = 500

@@ -15,11 +15,10 @@ from fastrcaps_search.export.writer import Weights, require_free, write_network
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.search.files import run_folder, run_owner
-from fastrcaps_search.search.runs import claims
-from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
+from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.store.trials import TrialRecord
 
 NAMED = "the trial that was named"
 
@@ -140,17 +139,12 @@ def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number:
 
 
 def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecord) -> Weights:
-    known = claims(trial, run=run.run)
-    folder = CheckpointFolder(
-        run_folder(store.location, study, trial.number, run.run),
-        owner=run_owner(
-            study,
-            number=trial.number,
-            run=run.run,
-            seed=run.seed,
-            configuration_key=trial.configuration_key,
-        ),
-        known=known,
+    folder = run_checkpoints(
+        store.location,
+        study,
+        RunKey(trial.number, run.run),
+        configuration_key=trial.configuration_key,
+        known=tokens_by_epoch(trial, run=run.run),
     )
     try:
         return folder.weights(run.best_epoch or 0)

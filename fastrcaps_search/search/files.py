@@ -25,19 +25,6 @@ def run_folder(location: Location, study: StudyRecord, number: int, run: int) ->
     return trial_folder(location, study, number) / f"run-{run}"
 
 
-def run_owner(
-    study: StudyRecord, *, number: int, run: int, seed: int, configuration_key: str
-) -> dict[str, str]:
-    """What marks the checkpoints of a run as its own."""
-    return {
-        "study": study.uid,
-        "trial": str(number),
-        "run": str(run),
-        "seed": str(seed),
-        "configuration": configuration_key,
-    }
-
-
 def used_bytes(location: Location, study: StudyRecord) -> int:
     """Room that a study's checkpoints and logs take on this machine."""
     return sum(_size(path) for path in study_folder(location, study).rglob("*"))

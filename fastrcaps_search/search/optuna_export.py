@@ -22,9 +22,10 @@ from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
 from fastrcaps_search.store.export_lease import ExportLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 PAUSE_SECONDS = 0.05
 

@@ -28,8 +28,9 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import LEASE_SECONDS
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.resources import cores
 
 LONG_TRIAL_SECONDS = 3600.0

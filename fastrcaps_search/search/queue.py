@@ -18,7 +18,8 @@ from fastrcaps_search.store.claiming import Claimant, redefined
 from fastrcaps_search.store.lease import Claim
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.reaping import reap
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 Sampler = Callable[[StudyRecord, Sequence[TrialRecord], str], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastrcaps_search.errors import (
@@ -18,10 +18,12 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
+from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import DIVERGED, Failure, RunRecord, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import DIVERGED, Failure, RunRecord, StudyRecord
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel
@@ -138,7 +140,15 @@ class RunTraining:
     def train(self) -> RunResult:
         """The result as stored: trained from the last checkpoint or the first epoch."""
         setting = self._setting()
-        folder = checkpoint_folder(self._lease, study=self._place.study, known=self._known())
+        claim = self._lease.claim
+        folder = run_checkpoints(
+            self._lease.store.location,
+            self._place.study,
+            claim.key,
+            configuration_key=claim.configuration_key,
+            known=self._known(),
+            claim=claim.token,
+        )
         result = None
         while result is None:
             try:
@@ -157,7 +167,7 @@ class RunTraining:
 
     def _known(self) -> dict[int, int]:
         """The claim whose checkpoint counts, by epoch."""
-        known = claims(self._record, run=self._index)
+        known = tokens_by_epoch(self._record, run=self._index)
         # The holder before this one may have died between a checkpoint and its row. It had
         # continued exactly the rows that are stored, and nobody has held the run since. A
         # checkpoint without a row of a claim before that one may continue rows that are no more.
@@ -272,34 +282,3 @@ class RunTraining:
             epoch=metrics.epoch,
             accuracy=round(metrics.accuracy, 6),
         )
-
-
-def claims(record: TrialRecord, *, run: int) -> dict[int, int]:
-    """The claim that stored each epoch of a run."""
-    return {row.metrics.epoch: row.token for row in record.epochs if row.run == run}
-
-
-def checkpoint_folder(
-    lease: RunLease, *, study: StudyRecord, known: Mapping[int, int]
-) -> CheckpointFolder:
-    """Checkpoints of a claimed run, marked so that no other study's are ever read.
-
-    Args:
-        lease: The lease, under whose claim checkpoints are written.
-        study: The study.
-        known: The claim whose checkpoint counts, by epoch.
-    """
-    claim = lease.claim
-    number, run = claim.key.number, claim.key.run
-    return CheckpointFolder(
-        files.run_folder(lease.store.location, study, number, run),
-        owner=files.run_owner(
-            study,
-            number=number,
-            run=run,
-            seed=claim.seed,
-            configuration_key=claim.configuration_key,
-        ),
-        claim=claim.token,
-        known=known,
-    )

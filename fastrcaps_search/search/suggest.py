@@ -30,7 +30,8 @@ from fastrcaps_search.definition.space import NETWORK_KEYS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.seeds import derive_seed
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 ASKS = 20
 """Asks of the sampler before an unseen assignment is drawn at random."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.export.trained import classifier_of, trained_network
-from fastrcaps_search.search.runs import Workplace, checkpoint_folder, claims
+from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.runs import Workplace
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.evaluate import hits
 
 
@@ -26,7 +28,7 @@ def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> Non
     """
     key = lease.claim.key
     (run,) = (one for one in record.runs if one.run == key.run)
-    reached = _test_accuracy(place, lease, run, claims(record, run=run.run))
+    reached = _test_accuracy(place, lease, run, tokens_by_epoch(record, run=run.run))
     lease.store_test_accuracy(reached)
     LOG.info("%s: test accuracy %.4f", key, reached)
 
@@ -38,7 +40,13 @@ def _test_accuracy(
     if best is None or best not in known or run.setting is None:
         raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
     definition, parameters = place.study.definition, lease.claim.parameters
-    folder = checkpoint_folder(lease, study=place.study, known=known)
+    folder = run_checkpoints(
+        lease.store.location,
+        place.study,
+        lease.claim.key,
+        configuration_key=lease.claim.configuration_key,
+        known=known,
+    )
     network = trained_network(definition, parameters, folder.weights(best))
     test = place.splits.test
     classifier, _ = classifier_of(

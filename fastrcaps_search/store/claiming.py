@@ -13,12 +13,14 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.failing import lock_trial
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim, lock_trial
+from fastrcaps_search.store.lease import Claim
 from fastrcaps_search.store.place import LEASE_SECONDS
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from sqlalchemy import Connection
 
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import live_leases
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.schema import insert_unless_there, leases

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.records import Purpose, RunKey
 
 
@@ -58,6 +60,9 @@ class ClaimRecord(_OfRun):
     claimed_at: float
 
 
+IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseRecord(_OfRun):
     """Which process holds a run now.
@@ -99,6 +104,12 @@ class LeaseRecord(_OfRun):
     suspected_seconds: float | None = None
 
     @property
+    def is_known_dead(self) -> bool:
+        """Whether the process that holds it surely lives no more."""
+        identity = {name: getattr(self, name) for name in IDENTITY_FIELDS}
+        return ProcessIdentity(**identity).is_known_dead
+
+    @property
     def is_silent(self) -> bool:
         """Whether the worker has not been heard for so long that it is suspected to be lost."""
         # After the clock was set back all are silent, until they renew.
@@ -123,3 +134,8 @@ class LeaseRecord(_OfRun):
     def _silence(self) -> float:
         """Silence as a share of the lease."""
         return self.silent_seconds / self.lease_seconds
+
+
+def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:
+    """The leases that have not run out and whose process is not known to be dead."""
+    return [lease for lease in leases if not lease.has_run_out and not lease.is_known_dead]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -17,11 +17,12 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.box import fix_box
 from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.failing import give_up_siblings, lock_trial
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.reading import read_leases
-from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey
+from fastrcaps_search.store.records import Failure, Purpose, RunKey
 from fastrcaps_search.store.renewal import Renewal
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
@@ -30,19 +31,6 @@ Result = TypeVar("Result")
 
 RENEWALS = 6
 """Renewals in the length of a lease."""
-IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
-
-
-def identity(lease: LeaseRecord) -> ProcessIdentity:
-    """The process that holds ``lease``."""
-    return ProcessIdentity(**{name: getattr(lease, name) for name in IDENTITY_FIELDS})
-
-
-def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:
-    """The leases that have not run out and whose process is not known to be dead."""
-    return [
-        lease for lease in leases if not lease.has_run_out and not identity(lease).is_known_dead
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,27 +280,3 @@ class RunLease:
                 f"{self.claim.key} must be held to be written, but another worker has taken it "
                 "over, or it was given up with its trial; its results here are void"
             )
-
-
-def lock_trial(connection: Connection, study_id: int, number: int) -> None:
-    """Keep others from failing a trial, or beginning a run of it, until the transaction ends."""
-    table = schema.trials
-    own = (table.c.study_id == study_id) & (table.c.number == number)
-    connection.execute(select(table.c.number).where(own).with_for_update())
-
-
-def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:
-    """End the other runs of a trial that has failed by ``key``; their workers lose them."""
-    runs, leases = schema.runs, schema.leases
-    beside = (runs.c.study_id == study_id) & (runs.c.number == key.number)
-    beside &= (runs.c.run != key.run) & runs.c.finished_at.is_(None)
-    failure = Failure(GIVEN_UP, f"given up, as run {key.run} failed", "", "")
-    connection.execute(
-        runs.update()
-        .where(beside)
-        .values(token=runs.c.token + 1, finished_at=now(), **schema.failure_columns(failure))
-    )
-    own = (leases.c.study_id == study_id) & (leases.c.number == key.number)
-    connection.execute(
-        leases.delete().where(own, leases.c.run != key.run, leases.c.purpose == Purpose.TRAIN)
-    )

@@ -23,14 +23,8 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import (
-    EpochRecord,
-    Failure,
-    RunRecord,
-    SetAside,
-    StudyRecord,
-    TrialRecord,
-)
+from fastrcaps_search.store.records import EpochRecord, Failure, RunRecord, SetAside, StudyRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

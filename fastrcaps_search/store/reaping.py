@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
+from fastrcaps_search.store.failing import give_up_siblings, lock_trial
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.lease import give_up_siblings, identity, lock_trial
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import failure_columns, run_row
 from fastrcaps_search.store.store import Store
@@ -27,7 +27,7 @@ def reap(store: Store, study_id: int, leases: Sequence[LeaseRecord], *, planned:
         leases: Its leases as they were read; one that was renewed since is left alone.
         planned: Runs that each trial has before it is complete.
     """
-    dead = [lease for lease in leases if identity(lease).is_known_dead]
+    dead = [lease for lease in leases if lease.is_known_dead]
     lost = dead + [lease for lease in leases if lease.is_lost and lease not in dead]
     silent = [lease for lease in leases if lease not in lost and _is_new_suspect(lease)]
     if not lost and not silent:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.records import RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import RunKey, StudyRecord
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 
 def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:

@@ -13,8 +13,9 @@ from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.reading import read_trials
-from fastrcaps_search.store.records import StudyRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 LONGEST_WHY = 200
 """Characters of a reason."""

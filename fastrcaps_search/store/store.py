@@ -25,8 +25,9 @@ from fastrcaps_search.store.reading import (
     read_study,
     read_trials,
 )
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.refusals import store_errors
+from fastrcaps_search.store.trials import TrialRecord
 
 Result = TypeVar("Result")
 

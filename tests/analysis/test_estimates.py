@@ -31,8 +31,9 @@ from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from tests.store.workers import SETTING, claimed, complete
 
 if TYPE_CHECKING:

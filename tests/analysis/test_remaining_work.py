@@ -21,9 +21,9 @@ from fastrcaps_search.store.records import (
     RunKey,
     RunRecord,
     StudyRecord,
-    TrialRecord,
     TrialState,
 )
+from fastrcaps_search.store.trials import TrialRecord
 
 NO_LUCK = Failure("E", "no luck", "", "")
 Result = tuple[float, float] | Failure | None

@@ -23,10 +23,10 @@ from fastrcaps_search.store.records import (
     Failure,
     RunRecord,
     StudyRecord,
-    TrialRecord,
     TrialState,
     Values,
 )
+from fastrcaps_search.store.trials import TrialRecord
 
 SETTING = RunSetting("cpu", "Test CPU", "2.14.1", "fp32", 1, "batched")
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.1, 0.08, 0.02, 0.9, 0.9, 9.0, 0.5, 250, 4000)

@@ -32,8 +32,9 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import Purpose, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 EPOCHS = 5
 SETTING = RunSetting("cpu", "CPU", "2", "fp32", 1, "eager")

@@ -30,8 +30,9 @@ from fastrcaps_search.search.launch import LOCAL, WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import TrialRecord, TrialState
+from fastrcaps_search.store.records import TrialState
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from tests.end_to_end import stub_worker
 
 SECONDS = {"training_seconds", "evaluation_seconds"}

@@ -26,10 +26,10 @@ from fastrcaps_search.store.records import (
     Failure,
     RunRecord,
     StudyRecord,
-    TrialRecord,
     TrialState,
     Values,
 )
+from fastrcaps_search.store.trials import TrialRecord
 
 SETTING = RunSetting("cpu", "Test CPU @ 2 GHz", "2.14.1", "fp32", 1, "batched")
 

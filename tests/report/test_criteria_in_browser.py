@@ -15,7 +15,8 @@ from playwright.sync_api import Page, expect
 
 from fastrcaps_search.front.criteria import Criteria, Preference, Rule
 from fastrcaps_search.front.selection import Candidate, NothingFits, Selection, select
-from fastrcaps_search.store.records import TrialRecord, Values
+from fastrcaps_search.store.records import Values
+from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
 
 if TYPE_CHECKING:

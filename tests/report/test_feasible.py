@@ -14,7 +14,8 @@ from fastrcaps_search.report.header import tiles
 from fastrcaps_search.report.panels import effects, importance, progress, uncertainty
 from fastrcaps_search.report.panels.front import overlays
 from fastrcaps_search.report.time_axis import TimeAxis
-from fastrcaps_search.store.records import SetAside, TrialRecord
+from fastrcaps_search.store.records import SetAside
+from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
 from tests.report.views import figures, payload, view_of
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from fastrcaps_search.store.records import Failure, TrialRecord, Values
+from fastrcaps_search.store.records import Failure, Values
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records

@@ -36,7 +36,7 @@ from tests.report.views import (
 )
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import TrialRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 

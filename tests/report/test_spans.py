@@ -13,7 +13,8 @@ from fastrcaps_search.store.records import RunKey
 from tests.report.views import FAILURE, WRITTEN_AT, view_of
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import EpochRecord, TrialRecord
+    from fastrcaps_search.store.records import EpochRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 NOW = 10_000.0

@@ -20,7 +20,8 @@ from playwright.sync_api import Page, expect
 from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.tables import csv_text, json_text
 from fastrcaps_search.report.view import StoredStudy, report_view
-from fastrcaps_search.store.records import Failure, TrialRecord
+from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
 from tests.report.test_page_in_browser import front_by_brute_force
 

@@ -11,7 +11,8 @@ from fastrcaps_search.report.time_axis import TimeAxis, positions
 from tests.report.views import FAILURE, with_repeat
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import EpochRecord, TrialRecord
+    from fastrcaps_search.store.records import EpochRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 GROWING = [(8.0, 4_000), (2.0, 250), (1.5, 125), (1.0, 63), (1.0, 63)]

@@ -21,9 +21,9 @@ from fastrcaps_search.store.records import (
     RunRecord,
     Spread,
     StudyRecord,
-    TrialRecord,
     TrialState,
 )
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records

@@ -16,7 +16,8 @@ from fastrcaps_search.search.estimate import (
     stored_seconds,
     trial_seconds,
 )
-from fastrcaps_search.store.records import EpochRecord, TrialRecord, TrialState
+from fastrcaps_search.store.records import EpochRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 MEASURED = {1: 0.01, 10: 0.05, 100: 0.5}
 

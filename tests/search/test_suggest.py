@@ -16,7 +16,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search import suggest
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialRecord, TrialState, Values
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
+from fastrcaps_search.store.trials import TrialRecord
 
 
 def record(definition: StudyDefinition, *, seed: int = 0) -> StudyRecord:

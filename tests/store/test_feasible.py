@@ -21,7 +21,6 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.feasibility import infeasible_reason
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import (
@@ -30,12 +29,12 @@ from fastrcaps_search.store.records import (
     RunRecord,
     SetAside,
     StudyRecord,
-    TrialRecord,
     Values,
 )
 from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord, infeasible_reason
 from tests.store.workers import FAILURE, claimed, complete, trial_of
 
 if TYPE_CHECKING:

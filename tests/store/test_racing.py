@@ -20,8 +20,9 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.reaping import reap
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialRecord
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 from tests.store.workers import Clock, claimed, complete, queue_of, trial_of
 
 if TYPE_CHECKING:

@@ -15,15 +15,9 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import (
-    Failure,
-    Purpose,
-    RunRecord,
-    StudyRecord,
-    TrialRecord,
-    Values,
-)
+from fastrcaps_search.store.records import Failure, Purpose, RunRecord, StudyRecord, Values
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 VALUES = Values(0.9, 2.0, 61_706)
 FAILURE = Failure("E", "no", "", "")

@@ -14,7 +14,8 @@ from fastrcaps_search.report.panel import Panel, Plot
 from fastrcaps_search.report.plots import Drawing, Trace, drawing
 from fastrcaps_search.report.style import ACCENT, TEXT
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import StudyRecord, TrialRecord
+from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -14,7 +14,7 @@ from fastrcaps_search.report.panel import Panel, Plot
 from fastrcaps_search.report.plots import Drawing, drawing, short
 from fastrcaps_search.report.style import ACCENT
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 @dataclass(frozen=True, slots=True)

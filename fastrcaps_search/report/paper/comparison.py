@@ -15,7 +15,7 @@ from fastrcaps_search.report.paper.protocol import (
     published_runs,
 )
 from fastrcaps_search.report.paper.runs import DIGITS, Trained, trained_configurations
-from fastrcaps_search.store.records import TrialRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 MOST_ERRORS = 2
 """Figures agree up to so many standard errors of their difference."""

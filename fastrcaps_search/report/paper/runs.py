@@ -16,7 +16,8 @@ from fastrcaps_search.report.paper.protocol import (
     paper_name,
 )
 from fastrcaps_search.report.trials import finite_values
-from fastrcaps_search.store.records import RunRecord, TrialRecord
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 DIGITS = 12
 """Accuracies are whole numbers of images; what differs beyond these decimals is rounding."""

@@ -16,7 +16,7 @@ from tests.report.views import view_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastrcaps_search.store.records import TrialRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
     Effects = Callable[[Sequence[TrialRecord]], tuple[Effect, ...]]

@@ -18,7 +18,8 @@ from fastrcaps_search.report.panels.importance import FEWEST_TRIALS, importance
 from fastrcaps_search.store.records import Values
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import StudyRecord, TrialRecord
+    from fastrcaps_search.store.records import StudyRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 

@@ -16,7 +16,7 @@ from fastrcaps_search.report.trials import MOST_SHOWN
 from tests.report.views import FAILURE, many, view_of, with_repeat
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import TrialRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 

@@ -26,13 +26,8 @@ from fastrcaps_search.report.paper.protocol import (
     published_figures,
     published_runs,
 )
-from fastrcaps_search.store.records import (
-    Failure,
-    SetAside,
-    StudyRecord,
-    TrialRecord,
-    TrialState,
-)
+from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 from tests.report.views import view_of
 
 if TYPE_CHECKING:

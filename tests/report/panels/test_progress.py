@@ -18,7 +18,7 @@ from fastrcaps_search.store.records import StudyRecord, Values
 from tests.report.views import FAILURE, view_of, with_repeat, with_runs
 
 if TYPE_CHECKING:
-    from fastrcaps_search.store.records import TrialRecord
+    from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 BOX = Box(accuracy=(0.0, 1.0), training_seconds=(20.0, 5.0), parameters=(200.0, 100.0))
