@@ -10,18 +10,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastrcaps_search.api import (
+    from fastrcaps_search.api.reading import (
         compare_trials,
         exclude_trial,
-        export_network,
-        find_rates,
         include_trial,
         read_front,
         read_status,
         read_trials,
-        run_study,
         select_trial,
     )
+    from fastrcaps_search.api.running import export_network, find_rates, run_study
     from fastrcaps_search.definition.load import load_study
     from fastrcaps_search.definition.study import StudyDefinition
     from fastrcaps_search.errors import FastrcapsError
@@ -30,18 +28,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "FastrcapsError": "errors",
     "StudyDefinition": "definition.study",
-    "compare_trials": "api",
-    "exclude_trial": "api",
-    "export_network": "api",
-    "find_rates": "api",
-    "include_trial": "api",
+    "compare_trials": "api.reading",
+    "exclude_trial": "api.reading",
+    "export_network": "api.running",
+    "find_rates": "api.running",
+    "include_trial": "api.reading",
     "load_network": "export.loader",
     "load_study": "definition.load",
-    "read_front": "api",
-    "read_status": "api",
-    "read_trials": "api",
-    "run_study": "api",
-    "select_trial": "api",
+    "read_front": "api.reading",
+    "read_status": "api.reading",
+    "read_trials": "api.reading",
+    "run_study": "api.running",
+    "select_trial": "api.reading",
 }
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""The same from Python as from the command line."""

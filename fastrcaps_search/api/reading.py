@@ -1,0 +1,160 @@
+"""What is stored, from Python; tables are pandas frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastrcaps_search.analysis.comparing import comparison_row
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.networks import without_network
+from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
+from fastrcaps_search.analysis.summary import StudySummary, summarise
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.front.criteria import Criteria, Preference
+from fastrcaps_search.front.selection import select_row
+from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.store import setting_aside
+from fastrcaps_search.store.holders import live_leases
+from fastrcaps_search.store.place import chosen_location
+from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
+    """Every trial of a stored study, a row each, with the columns of ``trials --json``.
+
+    Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
+    """
+    return _frame(trial_rows(_read(study, storage)[1]))
+
+
+def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
+    """The trials on the front, with the columns of ``front --json``."""
+    return _frame(front_rows(_read(study, storage)[1]))
+
+
+def read_status(study: str, *, storage: str | None = None) -> StudySummary:
+    """Counts, hypervolume and time left."""
+    return _read(study, storage)[2]
+
+
+def select_trial(
+    study: str,
+    *,
+    min_accuracy: float | None = None,
+    max_seconds: float | None = None,
+    max_parameters: float | None = None,
+    prefer: str = "accuracy",
+    storage: str | None = None,
+) -> dict[str, Any]:
+    """The trial on the front that fits bounds and preference, as ``select --json`` prints it.
+
+    Args:
+        study: The study.
+        min_accuracy: Least accuracy, a fraction from 0 to 1.
+        max_seconds: Most training seconds.
+        max_parameters: Most learned parameters.
+        prefer: ``accuracy``, ``time``, ``size``, ``knee`` or ``weights=a,t,p``, as for
+            ``--prefer``.
+        storage: Database, as for ``--storage``.
+
+    Returns:
+        The trial's columns, nested as in the JSON, and ``why``.
+
+    Raises:
+        NothingFitsError: No trial on the front fits; it names the nearest ones.
+        FastrcapsError: As the command would report it.
+    """
+    criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
+    return select_row(choosable_rows(_read(study, storage)[1]), criteria)
+
+
+def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> list[int]:
+    """Set a complete trial aside, as ``trials --exclude`` does: off the front and all choices.
+
+    Args:
+        study: The study.
+        number: Number of the trial.
+        why: In one line; it is stored with the user's name, the machine's and the time.
+        storage: Database, as for ``--storage``.
+
+    Returns:
+        Trials that are now on the front without a network to export.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    with _writing(study, storage) as (store, record):
+        setting_aside.exclude(store, record, number, why=why)
+        return without_network(read_study(store, record.name).trials)
+
+
+def include_trial(study: str, number: int, *, storage: str | None = None) -> None:
+    """Take back a trial that was set aside, as ``trials --include`` does.
+
+    Args:
+        study: The study.
+        number: Number of the trial.
+        storage: Database, as for ``--storage``.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    with _writing(study, storage) as (store, record):
+        setting_aside.include(store, record, number)
+
+
+def compare_trials(
+    study: str, first: int, second: int, *, storage: str | None = None
+) -> dict[str, Any]:
+    """How the networks of two complete trials differ on the evaluation images.
+
+    Of each trial it is the run of highest accuracy, as ``export`` hands it out: the answer speaks
+    of these two networks and of such images, not of their configurations.
+
+    Returns:
+        What ``compare --json`` prints: ``networks`` with ``trial``, ``run``, ``accuracy`` and
+        ``only``, the number of images that only this one has right; ``difference`` of the
+        accuracies, ``low`` and ``high`` of its 95 % interval, and ``p_value`` of McNemar's test.
+
+    Raises:
+        FastrcapsError: As the command would report it.
+    """
+    store = Store.reading(chosen_location(storage))
+    try:
+        return comparison_row(store, store.study(stored_name(study)), first, second)
+    finally:
+        store.close()
+
+
+@contextmanager
+def _writing(study: str, storage: str | None) -> Iterator[tuple[Store, StudyRecord]]:
+    store = Store.writing(chosen_location(storage))
+    try:
+        yield store, store.study(stored_name(study))
+    finally:
+        store.close()
+
+
+def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
+    store = Store.reading(chosen_location(storage))
+    try:
+        seen = read_study(store, stored_name(study))
+        possible = configuration_count(seen.study.definition)
+        leases = live_leases(seen.leases)
+        summary = summarise(seen.study, seen.trials, leases, possible=possible)
+        return seen.study, seen.trials, summary
+    finally:
+        store.close()
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.json_normalize(rows)
