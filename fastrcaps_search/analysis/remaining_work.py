@@ -59,8 +59,8 @@ class RemainingWork:
 
     @property
     def at_once(self) -> int:
-        """How many workers find something to do now."""
-        return self.planned_runs or len(self.repeats) or len(self.tests)
+        """How many workers find something to do at once, now or once the trials have ended."""
+        return max(self.planned_runs, len(self.repeats), len(self.tests))
 
 
 def remaining_work(

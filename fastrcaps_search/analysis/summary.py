@@ -111,7 +111,7 @@ def eta_seconds(
 ) -> float | None:
     """Estimated seconds until the budget is met; ``None`` where unknown.
 
-    Median wall-clock seconds per epoch of the runs that have ended, times what remains, by worker.
+    Median wall-clock seconds per epoch of the runs with a result, times what remains, by worker.
     The median passes over a run that lay interrupted for a night. Runs to come count with the mean
     of the lengths that the study offers.
     """
@@ -119,7 +119,8 @@ def eta_seconds(
     lengths = [
         max(run.finished_at - run.created_at, 0.0) / definition.epochs_of(trial.parameters)
         for trial in trials
-        for run in trial.ended_runs
+        # One that failed did not take the time of all its epochs.
+        for run in trial.results
         if run.finished_at is not None
     ]
     if not work.is_searching:

@@ -125,12 +125,11 @@ class _Lines:
         return "\n".join([*lines, self._front])
 
     def _worker(self, view: WorkerView) -> str:
-        if view.doing != "trains":
-            return f"{view.name}  {view.doing}" + (
-                "" if view.trial is None else f" trial {view.trial}"
-            )
-        speed = view.images_per_second
         run = "" if view.run is None else f" run {view.run}"
+        if view.doing != "trains":
+            trial = "" if view.trial is None else f" trial {view.trial}{run}"
+            return f"{view.name}  {view.doing}{trial}"
+        speed = view.images_per_second
         return (
             f"{view.name}  trial {view.trial}{run}  {view.policy}  "
             f"epoch {view.epoch or 1}/{view.epochs}  {output.fraction(view.accuracy)}  "

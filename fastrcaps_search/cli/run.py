@@ -179,9 +179,10 @@ def _judge(outcome: RunOutcome) -> int:
             "every trial failed: "
             + "; ".join(f"trial {number}: {reason}" for reason, number in reasons.items())
         )
-    if work.is_searching:
+    if work.is_searching or work.repeats:
+        repeats = f" and {len(work.repeats)} runs of the front are left" if work.repeats else ""
         raise RunError(
-            f"{work.finished}/{target} trials are done, but no worker is left; "
+            f"{work.finished}/{target} trials are done{repeats}, but no worker is left; "
             "run the same line again"
         )
     return 0

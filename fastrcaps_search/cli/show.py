@@ -64,10 +64,10 @@ def status(arguments: argparse.Namespace) -> int:
             f"{box.training_seconds[1]:.4g} s, {box.parameters[0]:,.0f} to "
             f"{box.parameters[1]:,.0f} parameters"
         )
-    if summary.finished < summary.budget:
+    if summary.work.is_searching:
         print(f"time left: {output.duration(summary.eta_seconds)}")
     if study.repeats:
-        so_far = " so far" if summary.finished < summary.budget else ""
+        so_far = " so far" if summary.work.is_searching else ""
         print(
             f"repeats: {left} to go until each trial on or near the front{so_far} has "
             f"{study.repeats} runs"

@@ -186,7 +186,7 @@ def _run_note(
     done = max((e.metrics.epoch for e in record.epochs if e.run == run.run), default=0)
     held = next((lease for lease in leases if lease.run == run.run), None)
     where = f"held by {held.host_name} ({held.device})" if held else "waiting for a worker"
-    number = f"run {run.run + 1}: " if run.run or definition.runs_per_trial > 1 else ""
+    number = f"run {run.run}: " if run.run or definition.runs_per_trial > 1 else ""
     return f"{number}{done} of {definition.epochs_of(record.parameters)} epochs done, {where}"
 
 

@@ -29,13 +29,13 @@ class CheckpointCollector:
         seen = read_study(self._store, self._study.name)
         held = {lease.number for lease in seen.leases}
         for trial in unwanted(seen.trials):
-            if trial.number in held or not mark_removed(self._store, self._study, trial):
+            networks = {(trial.number, run.run, run.token) for run in trial.runs}
+            if trial.number in held or networks <= self._collected:
                 continue
-            for run in trial.runs:
-                network = (trial.number, run.run, run.token)
-                if network not in self._collected:
+            if mark_removed(self._store, self._study, trial):
+                for network in networks - self._collected:
                     self._remove(*network)
-                    self._collected.add(network)
+                self._collected |= networks
 
     def _remove(self, number: int, run: int, token: int) -> None:
         """Remove the checkpoints of a run but those of later claims, which belong to others."""

@@ -27,7 +27,7 @@ from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.25
 
 
 class OptunaExport:
@@ -147,3 +147,6 @@ def _errors(location: Location) -> Iterator[None]:
             if isinstance(error.__cause__, SQLAlchemyError):
                 raise error.__cause__ from error
             raise StoreError(f"{location.shown}: Optuna refused a request: {error}") from error
+        except (KeyError, RuntimeError) as error:
+            # The study was deleted there just now, or the tables are of another Optuna.
+            raise StoreError(f"{location.shown}: Optuna cannot use its tables: {error}") from error

@@ -137,13 +137,16 @@ class Orchestrator:
         work = remaining_work(seen.study, seen.trials, possible=possible)
         return RunOutcome(seen.study, tuple(seen.trials), work)
 
-    def tell_optuna(self) -> None:
+    def tell_optuna(self, *, patiently: bool = True) -> None:
         """Add the finished trials to Optuna's tables that the workers could not.
+
+        Args:
+            patiently: Whether an outage of the database is waited for.
 
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        export = OptunaExport(self._store, self.study.name)
+        export = OptunaExport(self._store if patiently else self._impatient, self.study.name)
         try:
             export.wait_and_add(LEASE_SECONDS)
         finally:
@@ -174,7 +177,7 @@ class Orchestrator:
         except FastrcapsError:
             # What ended the training is the news.
             with suppress(FastrcapsError):
-                self.tell_optuna()
+                self.tell_optuna(patiently=False)
             raise
         self.tell_optuna()
         return self.outcome()
@@ -213,14 +216,15 @@ class Orchestrator:
         trials = self._store.trials(self.study, epochs=True)
         own = estimate.stored_seconds(trials, device=plan.machine.devices[0].partition(":")[0])
         each = estimate.trial_seconds(definition, {**plan.step_seconds, **own})
-        runs = work.planned_runs + len(work.repeats)
+        runs = work.planned_runs or len(work.repeats)
+        workers = min(plan.workers, max(runs, 1))
         line = (
             f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
             f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
-            f"{estimate.in_words(each / definition.runs_per_trial * runs / plan.workers)}"
+            f"{estimate.in_words(each / definition.runs_per_trial * runs / workers)}"
             f"{' before the repeats' if left and outcome.study.repeats else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:

@@ -189,7 +189,10 @@ class Supervisor:
         self._failures.append(f"trial {event['trial']}{run}: {event['reason']}")
         count = len(self._failures)
         if count >= self._max_failures:
-            failed = f"{count} trials failed in a row" if count > 1 else "a trial failed"
+            what = (
+                "run" if any(" run " in one.split(":")[0] for one in self._failures) else "trial"
+            )
+            failed = f"{count} {what}s failed in a row" if count > 1 else f"a {what} failed"
             self._error = RunError(
                 f"{failed}, so the run stops: {'; '.join(self._failures)}; --max-failures allows "
                 "more"

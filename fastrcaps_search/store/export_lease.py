@@ -42,7 +42,8 @@ class ExportLease:
 
         def claim(connection: Connection) -> bool:
             found = read_leases(connection, NO_STUDY)
-            if not live_leases(found):
+            # After the clock was set back nobody knows how long one has been silent.
+            if not [lease for lease in live_leases(found) if lease.silent_seconds >= 0]:
                 old = [lease.renewed_at for lease in found]
                 connection.execute(leases.delete().where(self._row, leases.c.renewed_at.in_(old)))
             return insert_unless_there(connection, leases, values) or self._renew(connection)

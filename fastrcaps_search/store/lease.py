@@ -117,13 +117,13 @@ class RunLease:
 
         def begin(connection: Connection) -> int:
             row = connection.execute(select(table).where(self._row(table))).one()
-            changed: dict[str, Any] = {}
+            # It is about to have a network again, if that was removed.
+            changed: dict[str, Any] = {"removed": 0}
             if fresh or row.device is None:
-                changed = {**facts, "bit_equal": 1, "removed": 0}
+                changed |= {**facts, "bit_equal": 1}
             elif any(getattr(row, name) != value for name, value in facts.items()):
-                changed = {"bit_equal": 0}
-            if changed:
-                connection.execute(table.update().where(self._row(table)).values(**changed))
+                changed["bit_equal"] = 0
+            connection.execute(table.update().where(self._row(table)).values(**changed))
             return self._sharing(connection)
 
         self._sharing_before = self._fenced(begin)
@@ -214,8 +214,13 @@ class RunLease:
         held = self._held(table)
         end = table.update().where(held, table.c.finished_at.is_(None))
         done = connection.execute(end.values(finished_at=now(), **values))
-        # It may have been done already, by a commit whose answer was lost.
-        same = select(table.c.run).where(held, *(table.c[key] == values[key] for key in values))
+        # It may have been done already, by a commit whose answer was lost; then another worker may
+        # have claimed the run since, to test it.
+        same = select(table.c.run).where(
+            self._row(table),
+            table.c.token >= self.claim.token,
+            *(table.c[key] == values[key] for key in values),
+        )
         self._require(done.rowcount == 1 or connection.scalar(same) is not None)
         self._drop_lease(connection)
 

@@ -27,20 +27,24 @@ def reap(store: Store, study_id: int, leases: Sequence[LeaseRecord], *, planned:
         leases: Its leases as they were read; one that was renewed since is left alone.
         planned: Runs that each trial has before it is complete.
     """
-    dead = [lease for lease in leases if lease.is_known_dead]
-    lost = dead + [lease for lease in leases if lease.is_lost and lease not in dead]
-    silent = [lease for lease in leases if lease not in lost and _is_new_suspect(lease)]
-    if not lost and not silent:
+    table = schema.leases
+    found = [(one, one.is_known_dead) for one in sorted(leases, key=lambda lease: lease.key)]
+    found = [(one, dead) for one, dead in found if dead or one.is_lost or _is_new_suspect(one)]
+    if not found:
         return False
 
     def write(connection: Connection) -> None:
-        for lease in lost:
-            gone = connection.execute(schema.leases.delete().where(_as_read(study_id, lease)))
-            if gone.rowcount == 1 and lease in dead and lease.is_training:
+        # In the order of the runs, and the trial first, as whoever fails one does: two locks in
+        # two orders would block.
+        for lease, dead in found:
+            as_read = _as_read(study_id, lease)
+            if not dead and not lease.is_lost:
+                connection.execute(table.update().where(as_read).values(suspected_at=now()))
+                continue
+            lock_trial(connection, study_id, lease.number)
+            gone = connection.execute(table.delete().where(as_read))
+            if gone.rowcount == 1 and dead and lease.is_training:
                 _note_death(connection, study_id, lease, planned=planned)
-        for lease in silent:
-            suspected = schema.leases.update().where(_as_read(study_id, lease))
-            connection.execute(suspected.values(suspected_at=now()))
 
     store.write(write)
     return True

@@ -16,8 +16,6 @@ def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:
 
     Not where one of its runs has been claimed since it was read.
     """
-    if all(run.removed for run in trial.results):
-        return True
     table = schema.runs
 
     def mark(connection: Connection) -> bool:

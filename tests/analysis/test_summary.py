@@ -230,12 +230,12 @@ def test_counts_and_hypervolume_by_hand() -> None:
 @pytest.mark.parametrize(
     ("budget", "workers", "expected"),
     [
-        # Finished trials took 100 s, 200 s and 30 s; 100 s is the one in the middle.
-        (13, 0, 1000.0),
-        (13, 1, 1000.0),
-        (13, 4, 250.0),
-        # The running one is to end still.
-        (4, 2, 50.0),
+        # Complete trials took 100 s and 200 s, 150 s in the middle; one that failed after 30 s had
+        # not trained all its epochs. The running one is to end still.
+        (13, 0, 1500.0),
+        (13, 1, 1500.0),
+        (13, 4, 375.0),
+        (4, 2, 75.0),
     ],
 )
 def test_time_left(budget: int, workers: int, expected: float) -> None:

@@ -291,4 +291,4 @@ def test_one_more_run_is_a_bar_and_takes_nothing_over(records: Records) -> None:
         "one more run": [2, 5, 9, 5, 5, 5],
     }
     (more,) = (trace for trace in drawing["data"] if trace["name"] == "one more run")
-    assert more["text"][0].startswith("<b>trial 2</b> run 2: one more run<br>w, ")
+    assert more["text"][0].startswith("<b>trial 2</b> run 1: one more run<br>w, ")

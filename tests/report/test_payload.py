@@ -366,10 +366,10 @@ def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
     assert facts[5]["each run"] == "96.80 %, 96.90 %, 97.00 %, 97.10 %, 97.20 %"
     assert facts[5]["accuracy"] == "97.00 % ± 0.20 (mean of 5 runs)"
     assert facts[2]["each run"] == "96.00 %, 96.40 %"
-    assert facts[9]["run 3 failed"] == "the disk <b>is</b> full"
-    assert facts[3]["run 2 failed"] == "diverged at epoch 2"
+    assert facts[9]["run 2 failed"] == "the disk <b>is</b> full"
+    assert facts[3]["run 1 failed"] == "diverged at epoch 2"
     assert not any("failed" in label for label in facts[2])
-    assert facts[2]["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
+    assert facts[2]["note"] == "run 2: 2 of 5 epochs done, held by desk (cpu)"
     # Each repeat has a claim of its own, which took nothing over.
     assert not any("claims with a stored epoch" in each for each in facts)
     assert facts[2]["steps"] == "1,250 up to the best epoch"

@@ -122,16 +122,16 @@ def test_with_estimates_the_card_and_the_files_have_the_means_too(
 
 def test_the_card_tells_of_repeats_without_a_result(page: Page, opened: Opened) -> None:
     under_way = facts(page, 2)
-    assert under_way["note"] == "run 3: 2 of 5 epochs done, held by desk (cpu)"
+    assert under_way["note"] == "run 2: 2 of 5 epochs done, held by desk (cpu)"
     assert under_way["accuracy"] == "96.20 % ± 2.54 (mean of 2 runs)"
     assert under_way["each run"] == "96.00 %, 96.40 %"
     lost = facts(page, 9)
-    assert lost["run 3 failed"] == "the disk <b>is</b> full"
+    assert lost["run 2 failed"] == "the disk <b>is</b> full"
     assert lost["accuracy"] == "94.80 % ± 2.54 (mean of 2 runs)"
     # A repeat diverged, which failed the trial: no value is left to be sure of.
     diverged = facts(page, 3)
     assert diverged["state"] == "failed"
-    assert diverged["run 2 failed"] == "diverged at epoch 2"
+    assert diverged["run 1 failed"] == "diverged at epoch 2"
     assert not {"on the front", "accuracy", "each run"} & set(diverged)
     assert opened.complaints() == []
 

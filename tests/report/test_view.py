@@ -135,8 +135,8 @@ def test_a_running_trial_says_how_far_it_is(records: Records) -> None:
     trial = replace(trial, epochs=(*trial.epochs, second), runs=runs)
     (shown,) = view_of(study, [trial], [records.lease(0)]).trials
     assert shown.note == (
-        "0 of 2 runs done; run 1: 2 of 5 epochs done, held by desk (cpu); "
-        "run 2: 1 of 5 epochs done, waiting for a worker"
+        "0 of 2 runs done; run 0: 2 of 5 epochs done, held by desk (cpu); "
+        "run 1: 1 of 5 epochs done, waiting for a worker"
     )
     (shown,) = view_of(records.study(), [records.running(0)], [records.lease(0)]).trials
     assert shown.note == "2 of 5 epochs done, held by desk (cpu)"
@@ -243,13 +243,13 @@ def test_a_repeat_under_way_says_how_far_it_is(records: Records) -> None:
     trial = with_repeat(with_runs(records.trials()[2], [(0.96, 117.0), (0.964, 119.0)]), begun)
     held = replace(records.lease(2), run=2)
     (shown,) = view_of(records.study(), [trial], [held]).trials
-    assert shown.note == "run 3: 2 of 5 epochs done, held by desk (cpu)"
+    assert shown.note == "run 2: 2 of 5 epochs done, held by desk (cpu)"
     (shown,) = view_of(records.study(), [trial]).trials
-    assert shown.note == "run 3: 2 of 5 epochs done, waiting for a worker"
+    assert shown.note == "run 2: 2 of 5 epochs done, waiting for a worker"
     (shown,) = view_of(records.study(), [with_repeat(trial, [])], [held]).trials
     assert shown.note == (
-        "run 3: 2 of 5 epochs done, held by desk (cpu); "
-        "run 4: 0 of 5 epochs done, waiting for a worker"
+        "run 2: 2 of 5 epochs done, held by desk (cpu); "
+        "run 3: 0 of 5 epochs done, waiting for a worker"
     )
 
 

@@ -145,7 +145,7 @@ def supervise(
 def test_events_are_heard_and_other_lines_passed_over(
     tmp_path: Path, worker_script: list[str]
 ) -> None:
-    worker_script.append("""print('{"event": "one"}\\na remark\\n{"event": "two"}')""")
+    worker_script.append("""print('{"event": "one"}\\na remark\\n5\\n{}\\n{"event": "two"}')""")
     events: Events = queue.Queue()
     worker = LOCAL.start(spec(tmp_path), events)
     heard = [events.get(timeout=60) for _ in range(3)]

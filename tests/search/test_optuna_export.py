@@ -268,6 +268,16 @@ class TestExporters:
         new.release()
         assert old.claim()
 
+    def test_after_the_clock_was_set_back_a_lease_holds_nobody_up(
+        self, location: Location, store: Store, clock: Clock, start_child: ChildStarter
+    ) -> None:
+        holder = start_child(HOLD, location.url)
+        assert line(holder) == "True"
+        new = ExportLease(store)
+        assert not new.claim()
+        clock.silence(-3600)
+        assert new.claim()
+
     def test_one_that_lost_the_lease_stops_before_the_next_trial(
         self,
         queue: TrialQueue,

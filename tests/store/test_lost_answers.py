@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from fastrcaps_search.errors import StoreUnavailableError
 from fastrcaps_search.search.queue import Idle
+from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.patience import Patience
@@ -18,6 +19,7 @@ from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
     FAILURE,
+    SETTING,
     VALUES,
     Clock,
     claimed,
@@ -129,6 +131,32 @@ class TestAnswersThatAreLost:
             (VALUES.accuracy, None) if ending == "finish" else (None, FAILURE)
         )
         assert patient.leases(study) == []
+
+    def test_an_end_counts_though_the_run_is_being_tested_by_now(
+        self,
+        make_queue: QueueMaker,
+        patient: Store,
+        store: Store,
+        study: StudyRecord,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        lease = RunLease(patient, claimed(make_queue("w0", at=patient)))
+        lease.begin(SETTING, fresh=True)
+        other = Claimant(store=store, study=study, worker="w1", device="cpu")
+        lost = lose_answer(patient, monkeypatch)
+        wait = patient.patience.stop.wait
+
+        def claimed_meanwhile(seconds: float) -> bool:
+            trial = store.trials(study)[0]
+            if trial.runs[0].token == 1:
+                assert other.take(trial, 0, Purpose.TEST) is not None
+            return wait(seconds)
+
+        monkeypatch.setattr(patient.patience.stop, "wait", claimed_meanwhile)
+        lease.finish(result_of())
+        assert lost == [True]
+        run = run_of(store, study)
+        assert (run.token, run.accuracy) == (2, VALUES.accuracy)
 
     def test_without_patience_the_worker_is_told(
         self, make_queue: QueueMaker, store: Store, monkeypatch: pytest.MonkeyPatch

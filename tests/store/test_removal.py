@@ -14,7 +14,7 @@ from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
-from tests.store.workers import claimed, trial_of
+from tests.store.workers import SETTING, claimed, trial_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker
@@ -56,3 +56,24 @@ def test_none_is_where_one_was_claimed_meanwhile(run: int, store: Store, two: St
     RunLease(store, claim).hand_back()
     assert not mark_removed(store, two, seen)
     assert mark_removed(store, two, trial_of(store, two))
+    # Nor where they were removed before, or there was none.
+    seen = trial_of(store, two)
+    assert claimant.take(seen, run, Purpose.TEST) is not None
+    assert not mark_removed(store, two, seen)
+
+
+def test_a_run_that_goes_on_is_about_to_have_a_network_again(
+    location: Location, store: Store, two: StudyRecord
+) -> None:
+    enter_study(location, two.definition, seed=None, budget=1, repeats=3)
+    claimant = Claimant(store=store, study=two, worker="w1", device="cpu")
+    claim = claimant.take(trial_of(store, two), 2, Purpose.TRAIN)
+    assert claim is not None
+    lease = RunLease(store, claim)
+    lease.begin(SETTING, fresh=True)
+    lease.release()
+    assert mark_removed(store, two, trial_of(store, two))
+    again = claimant.take(trial_of(store, two), 2, Purpose.TRAIN)
+    assert again is not None
+    RunLease(store, again).begin(SETTING, fresh=False)
+    assert removed(store, two) == [True, True, False]

@@ -93,8 +93,8 @@ def _values(trial: TrialView) -> Iterable[Fact]:
         yield "accuracy", " ".join(filter(None, words))
     if len(accuracies) > 1:
         yield "each run", ", ".join(map(text.percent, accuracies))
-    for place, run in enumerate(record.runs, start=1):
-        yield f"run {place} failed", "" if run.failure is None else run.failure.message
+    for run in record.runs:
+        yield f"run {run.run} failed", "" if run.failure is None else run.failure.message
     if record.test_accuracy is not None:
         yield "test accuracy", text.percent(record.test_accuracy)
     if values is not None:

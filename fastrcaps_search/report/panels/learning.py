@@ -145,7 +145,7 @@ def learning_curves(curves: Curves) -> Drawing:
 
 def _line(line: LearningCurve, *, is_front: bool) -> Trace:
     trial = line.trial
-    name = f"<b>trial {trial.number}</b>, run {line.run + 1}, {label(trial.mark.policy)}"
+    name = f"<b>trial {trial.number}</b>, run {line.run}, {label(trial.mark.policy)}"
     return {
         "type": "scatter",
         "x": list(line.epochs),

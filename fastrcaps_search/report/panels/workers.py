@@ -133,7 +133,7 @@ def _lane(span: Span, *, several: bool) -> str:
 
 def _words(span: Span, *, several: bool) -> str:
     again = f", claim {span.token}" if span.took_over else ""
-    run = f" run {span.run + 1}" if span.run else ""
+    run = f" run {span.run}" if span.run else ""
     return (
         f"<b>trial {span.trial}</b>{run}{again}: {span.how}<br>"
         f"{label(_lane(span, several=several))}, {text.duration(span.end - span.start)}"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -47,6 +48,7 @@ class LocalWorker:
                 env=worker_environment(spec, os.environ),
                 text=True,
                 encoding="utf-8",
+                errors="replace",
             )
         heard = (spec.name, events, self.process.stdout)
         threading.Thread(target=_listen, args=heard, daemon=True).start()
@@ -78,14 +80,16 @@ class LocalWorker:
 
 
 def _listen(name: str, events: Events, lines: IO[str]) -> None:
-    with lines:
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            events.put((name, event))
-    events.put((name, None))
+    try:
+        with lines:
+            for line in lines:
+                # What a launcher's own program prints is no event.
+                with suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and "event" in event:
+                        events.put((name, event))
+    finally:
+        events.put((name, None))
 
 
 @dataclass(frozen=True, slots=True)
