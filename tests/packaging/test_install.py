@@ -104,6 +104,6 @@ def test_the_wheel_asks_for_what_the_package_imports(wheel: Path) -> None:
         lines = archive.read(name).decode().splitlines()
     assert "Requires-Python: >=3.11" in lines
     assert "Requires-Dist: torch>=2.6" in lines
-    assert "Requires-Dist: optuna>=5" in lines
+    assert "Requires-Dist: optuna<6,>=5" in lines
     for extra in ("postgresql", "test"):
         assert f'Requires-Dist: psycopg[binary]>=3.2; extra == "{extra}"' in lines
