@@ -15,7 +15,6 @@ class End(StrEnum):
     """How a claim ended."""
 
     COMPLETE = "complete"
-    STOPPED = "stopped"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     RUNNING = "running"

@@ -109,11 +109,6 @@ def mark(parameters: TrialParameters) -> Mark:
     )
 
 
-def tone_of(lr_policy: str) -> Tone:
-    """Colour of a learning-rate policy."""
-    return PALETTE[_place(lr_policy)]
-
-
 def _place(lr_policy: str) -> int:
     return LR_POLICIES.names.index(lr_policy) % len(PALETTE)
 

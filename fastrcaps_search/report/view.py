@@ -193,7 +193,13 @@ def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> R
         stored=stored,
         written_at=written_at,
         version=version,
-        summary=summarise(stored.study, records, stored.leases, possible=stored.possible),
+        summary=summarise(
+            stored.study,
+            records,
+            stored.leases,
+            possible=stored.possible,
+            probabilities=stored.front_probabilities,
+        ),
         trials=tuple(
             trial_view(
                 stored.study.definition,

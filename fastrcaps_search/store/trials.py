@@ -132,11 +132,6 @@ class TrialRecord:
         return self.means if self.is_feasible else None
 
     @property
-    def begun_runs(self) -> tuple[RunRecord, ...]:
-        """The runs of which it is known where they train."""
-        return tuple(run for run in self.runs if run.setting is not None)
-
-    @property
     def results(self) -> tuple[RunRecord, ...]:
         """The runs that gave its values."""
         return tuple(run for run in self.runs if run.accuracy is not None)

@@ -15,7 +15,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report.panels import schedules
 from fastrcaps_search.report.panels.schedules import Schedules
 from fastrcaps_search.report.schedules import Points, rate_points, size_points
-from fastrcaps_search.report.style import TEXT, tone_of
+from fastrcaps_search.report.style import PALETTE, TEXT
 from fastrcaps_search.training.policy import training_plan
 from tests.report.views import view_of
 
@@ -141,7 +141,7 @@ def test_trials_with_one_schedule_share_a_line(records: Records) -> None:
     # 7 and 8 share a batch size and have two policies.
     tones = {line.trials: line.tone for line in found.sizes}
     assert tones[(7, 8)] is TEXT
-    assert tones[(5,)] is tone_of("warm_adabatch")
+    assert tones[(5,)] is PALETTE[LR_POLICIES.names.index("warm_adabatch")]
 
 
 def test_a_long_study_keeps_its_lines_short(records: Records) -> None:

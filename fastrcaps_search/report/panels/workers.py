@@ -16,7 +16,6 @@ BAR = 0.5
 """Width of a bar, as a share of its lane."""
 LOOKS = {
     End.COMPLETE: ("complete", ACCENT.light, 1.0),
-    End.STOPPED: ("stopped early", MUTED.light, 1.0),
     End.FAILED: ("failed", BAD.light, 1.0),
     End.INTERRUPTED: ("lost or interrupted", MUTED.light, 0.45),
     End.RUNNING: ("running", ACCENT.light, 0.45),
