@@ -87,17 +87,19 @@ class _Plain:
 
 
 def _values(study: Orchestrator, number: int, *, only: bool) -> str:
-    """What the trial's runs gave so far; its values may be estimates that rest on others too.
+    """What the trial's runs gave so far.
+
+    Of this trial alone: estimates and probabilities of all take a moment, beside trainings whose
+    seconds are measured.
 
     Args:
         study: The study.
         number: The trial.
         only: Whether the trial has this run alone.
     """
-    outcome = study.peek()
-    if outcome is None:
+    trial = study.peek_trial(number)
+    if trial is None:
         return ": its values are stored"
-    trial = outcome.trials[number]
     if trial.means is None:
         return ""
     values = trial.means

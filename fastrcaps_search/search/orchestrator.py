@@ -131,6 +131,14 @@ class Orchestrator:
         except (StoreUnavailableError, DiskError):
             return None
 
+    def peek_trial(self, number: int) -> TrialRecord | None:
+        """One trial, its values the means of its runs; ``None`` as for :meth:`peek`."""
+        try:
+            (trial,) = self._impatient.trials(self.study, number=number)
+        except (StoreUnavailableError, DiskError):
+            return None
+        return trial
+
     def _outcome(self, store: Store) -> RunOutcome:
         seen = read_study(store, self.study.name)
         possible = configuration_count(seen.study.definition)
