@@ -1,1 +1,1 @@
-"""What a report says, gathered before anything is drawn."""
+"""The sections of the page, a module each."""
