@@ -24,14 +24,12 @@ from fastrcaps_search.definition.choices import Decoder, Precision, RoutingGradi
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.device import Clock, device_name, prepare
-from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.graph import Direct, GraphTrainer
-from fastrcaps_search.training.kernels import GRAPH, choose_kernel
+from fastrcaps_search.training.kernels import GRAPH, choose_kernel, make_step
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.splits import EpochImages, Split, Splits
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import EpochImages, Split, Splits, hits, stage
+from fastrcaps_search.training.step import use_precision
 
 IMAGES = 60_000
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
@@ -292,7 +290,7 @@ def _evaluation(
     clock = Clock(device)
     for attempt in ("first", "second"):
         clock.start()
-        reached = accuracy(network, test, kernel=GRAPH)
+        reached = int(hits(make_step(network, kernel=GRAPH), test).sum()) / len(test)
         say(f"evaluation of {len(test)}, {attempt} time: {clock.stop():.2f} s ({reached:.4f})")
 
 
