@@ -68,7 +68,7 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
         measured = benchmark(layouts, sizes, make=make)
     else:
         seconds = step_seconds(make, sizes, device=found[0], threads=layouts[0][1])
-        measured = [(*layouts[0], dict(zip(sizes, seconds, strict=True)))]
+        measured = [(*layouts[0], seconds)]
     if not measured:
         return None
     return {"devices": found, "device_name": name, "measured": measured}
@@ -120,7 +120,7 @@ def benchmark(
         if seconds is None:
             # More processes need more memory: no layout after this one would fare better.
             break
-        found.append((workers, threads, dict(zip(sizes, seconds, strict=True))))
+        found.append((workers, threads, seconds))
     return found
 
 
@@ -131,8 +131,8 @@ def step_seconds(
     device: str,
     threads: int,
     meet: Callable[[], object] = lambda: None,
-) -> list[float]:
-    """Median seconds of a step of each batch size.
+) -> dict[int, float]:
+    """Median seconds of a step by batch size.
 
     Args:
         make: Builds network and step.
@@ -143,11 +143,11 @@ def step_seconds(
     """
     clock = Clock(prepare(device, threads=threads))
     step_of = make()
-    found = []
+    found = {}
     for size in sizes:
         step = step_of(size)
         meet()
-        found.append(_median_seconds(step, clock))
+        found[size] = _median_seconds(step, clock)
     return found
 
 
@@ -163,8 +163,8 @@ def _median_seconds(step: Callable[[], object], clock: Clock) -> float:
 
 def _together(
     workers: int, threads: int, sizes: Sequence[int], make: Callable[[], StepOf]
-) -> list[float] | None:
-    """Mean seconds of a step of each batch size; ``None`` where a process could not train."""
+) -> dict[int, float] | None:
+    """Mean seconds of a step by batch size; ``None`` where a process could not train."""
     # A fork shares the imports, which take longer than the measurement. It is safe because this
     # process has one thread of Python, and has not yet made torch start any of its own.
     context = multiprocessing.get_context("fork")
@@ -172,13 +172,9 @@ def _together(
     seconds = context.RawArray("d", workers * len(sizes))
 
     def train(place: int) -> None:
-        seconds[place::workers] = step_seconds(
-            make,
-            sizes,
-            device="cpu",
-            threads=threads,
-            meet=lambda: barrier.wait(PATIENCE_SECONDS),
-        )
+        meet = partial(barrier.wait, PATIENCE_SECONDS)
+        found = step_seconds(make, sizes, device="cpu", threads=threads, meet=meet)
+        seconds[place::workers] = list(found.values())
 
     processes = [
         context.Process(target=train, args=(place,), daemon=True) for place in range(workers)
@@ -195,10 +191,10 @@ def _together(
         for process in processes:
             process.kill()
             process.join()
-    return [
-        harmonic_mean(seconds[first : first + workers])
-        for first in range(0, len(seconds), workers)
-    ]
+    return {
+        size: harmonic_mean(seconds[place * workers : (place + 1) * workers])
+        for place, size in enumerate(sizes)
+    }
 
 
 def _have_ended_well(processes: Iterable[ForkProcess]) -> bool:

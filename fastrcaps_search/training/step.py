@@ -84,6 +84,7 @@ class AutogradNetwork(TrainedNetwork):
         losses, gradients = self._losses_and_gradients(images, labels)
         parameters, adam = list(self._parameters.values()), self._adam
         with torch.no_grad():
+            # One kernel for all of them, as torch's own fused Adam counts.
             torch._foreach_add_(adam["step"], 1)
             fused_adam(
                 parameters,
