@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fastrcaps_search.report.plots import label
-from fastrcaps_search.report.style import GRID, MUTED
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.report.fronts import ACCURACY, TIME, TimeAxis
+from fastrcaps_search.report.plots import GRID, MUTED, label
 
 PADDING = 0.09
 """Empty share of the span at each end of an axis."""
@@ -25,6 +24,13 @@ def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's
         "automargin": True,
         **more,
     }
+
+
+def of(column: int, axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of one column of a front's rows, over its finite values."""
+    if column == TIME:
+        return time(axis, values)
+    return accuracy(values) if column == ACCURACY else parameters(values)
 
 
 def accuracy(values: Sequence[float]) -> dict[str, Any]:
@@ -60,12 +66,15 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
     return low - pad, high + pad
 
 
+def ends(axis: Mapping[str, Any]) -> list[float]:
+    """The values at both ends of an axis."""
+    return [10**end if axis.get("type") == "log" else end for end in axis["range"]]
+
+
 def within(axis: Mapping[str, Any], value: float) -> float:
     """The place on an axis that is nearest to a value."""
-    low, high = axis["range"]
-    if axis.get("type") == "log":
-        low, high = 10**low, 10**high
-    return float(min(max(value, low), high))
+    low, high = ends(axis)
+    return min(max(value, low), high)
 
 
 def decimals(span: float) -> str:
@@ -83,27 +92,15 @@ def logarithmic(values: Sequence[float]) -> dict[str, Any]:
     if min(values) == max(values):
         low, high = low - 0.1, high + 0.1
     ticks = _ticks(10**low, 10**high)
-    return {
-        "type": "log",
-        "range": [low, high],
-        "tickmode": "array",
-        "tickangle": 0,
-        "tickvals": ticks,
-        "ticktext": [_tick(tick) for tick in ticks],
-    }
+    return {"type": "log", "range": [low, high], "tickangle": 0, **named(ticks, map(_tick, ticks))}
 
 
 def powers_of_two(values: Sequence[int]) -> dict[str, Any]:
     """A log axis with ticks at powers of two, for batch sizes."""
     top = math.ceil(math.log2(max(values)))
     ticks = [2**power for power in range(0, top + 1, max(1, math.ceil(top / 8)))]
-    return {
-        "type": "log",
-        "range": [math.log10(0.8), math.log10(2**top * 1.35)],
-        "tickmode": "array",
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,}" for tick in ticks],
-    }
+    ends = [math.log10(0.8), math.log10(2**top * 1.35)]
+    return {"type": "log", "range": ends, **named(ticks, map("{:,}".format, ticks))}
 
 
 def whole(last: float) -> dict[str, Any]:
@@ -111,12 +108,27 @@ def whole(last: float) -> dict[str, Any]:
     return {"tick0": 0, "dtick": 1 if last <= 12 else None}
 
 
+def side_by_side(number: int, gap: float) -> list[tuple[str, list[float]]]:
+    """How the names of axes end, and which part of the width is theirs, for figures in a row.
+
+    Args:
+        number: How many.
+        gap: Between two of them, as a share of the width.
+    """
+    width = (1 + gap) / number - gap
+    lefts = [place * (width + gap) for place in range(number)]
+    return [(str(n) if n > 1 else "", [left, left + width]) for n, left in enumerate(lefts, 1)]
+
+
+def named(places: Iterable[float], names: Iterable[str]) -> dict[str, Any]:
+    """Ticks with names of their own."""
+    return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
+
+
 def rows(names: Sequence[str]) -> dict[str, Any]:
     """A vertical axis of named rows, the first at the bottom."""
     return {
-        "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": [label(name) for name in names],
+        **named(range(len(names)), map(label, names)),
         "tickfont": {"color": MUTED.light},
         "range": [-0.6, len(names) - 0.4],
         "showgrid": False,

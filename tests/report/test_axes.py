@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrcaps_search.report import axes
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.report.fronts import TimeAxis
 
 
 @pytest.mark.parametrize(

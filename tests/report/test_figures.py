@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from fastrcaps_search.report.fronts import PAIRS, TIME
+from fastrcaps_search.report.fronts import PAIRS, TIME, TimeAxis
 from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
-from fastrcaps_search.report.panels.front import overlays
-from fastrcaps_search.report.time_axis import TimeAxis
-from fastrcaps_search.report.traces import HEIGHT, LETTER, LINE, WIDTH
-from fastrcaps_search.report.view import ReportView, report_view
+from fastrcaps_search.report.panels import front as front_panel
+from fastrcaps_search.report.projections import HEIGHT, LETTER, LINE, WIDTH
+from fastrcaps_search.report.view import ReportView
 from tests.report.views import KINDS, WRITTEN_AT, figures, many, stored_of, view_of
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def view(records: Records) -> Callable[[str], ReportView]:
 
     def gathered(kind: str) -> ReportView:
         if kind not in found:
-            found[kind] = report_view(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
+            found[kind] = ReportView(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
         return found[kind]
 
     return gathered
@@ -56,7 +55,7 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
     for variants in found.values():
         for drawing in variants.values():
             validate(drawing)
-    for variants in overlays(view(kind)).values():
+    for variants in front_panel.overlays(front_panel.gather(view(kind))).values():
         for overlay in variants.values():
             layout = {"xaxis": overlay["xaxis"], "yaxis": overlay["yaxis"]}
             validate({"data": [overlay["attained"], overlay["trace"]], "layout": layout})
@@ -229,7 +228,7 @@ def test_single_runs_have_no_bars(view: Callable[[str], ReportView]) -> None:
 
 
 def test_the_paper_is_laid_over_where_it_gives_figures(view: Callable[[str], ReportView]) -> None:
-    found = overlays(view("paper"))
+    found = front_panel.overlays(front_panel.gather(view("paper")))
     # The paper counts no steps.
     assert set(found) == {"seconds", "epochs", "samples", "paper"}
     overlay = found["seconds"][PAIRS[0].name]
@@ -254,7 +253,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
     view: Callable[[str], ReportView],
 ) -> None:
     drawn = figures(view("paper"))[PAIRS[0].name]["seconds"]
-    overlay = overlays(view("paper"))["seconds"][PAIRS[0].name]
+    overlay = front_panel.overlays(front_panel.gather(view("paper")))["seconds"][PAIRS[0].name]
     narrow, wide = drawn["data"][0], overlay["attained"]
     # The corners are the study's own: the paper's points move none of them.
     assert wide["x"][:-1] == narrow["x"][:-1]
@@ -265,7 +264,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
 
 
 def test_lenet5_is_laid_over_with_what_is_known(view: Callable[[str], ReportView]) -> None:
-    found = overlays(view("lenet5"))
+    found = front_panel.overlays(front_panel.gather(view("lenet5")))
     assert len(found["epochs"][PAIRS[0].name]["trace"]["x"]) == 5
     assert found["seconds"][PAIRS[0].name]["trace"]["x"] == [289.0]
 

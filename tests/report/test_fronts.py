@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.rows import front_rows, trial_row
-from fastrcaps_search.report.fronts import PAIRS, Row, fronts
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.report.fronts import PAIRS, Row, TimeAxis, fronts
 from tests.report.views import many, view_of
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def test_front_and_corners_equal_brute_force(rows: dict[int, Row]) -> None:
     ]
     assert front.axis is TimeAxis.STEPS
     assert list(front.numbers) == sorted(left, key=lambda n: (-rows[n][0], rows[n][1], n))
-    for pair, corners in zip(PAIRS, front.attained, strict=True):
+    for pair, corners in front.attained.items():
         places = {
             (row[pair.x], row[pair.y])
             for row in rows.values()
@@ -84,7 +83,8 @@ def test_a_measure_that_no_trial_has_gives_no_front() -> None:
 
 def test_attained_corners_by_hand(records: Records) -> None:
     front = view_of(records.study(), records.trials()).fronts[TimeAxis.SECONDS]
-    assert front.attained == (
+    assert list(front.attained) == list(PAIRS)
+    assert tuple(front.attained.values()) == (
         ((62.3, 0.921), (79.9, 0.944), (94.0, 0.970)),
         ((1_483_312.0, 0.948), (1_841_712.0, 0.962), (1_915_440.0, 0.970)),
         ((62.3, 1_557_040.0), (79.9, 1_483_312.0)),

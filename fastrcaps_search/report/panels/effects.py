@@ -3,66 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel, Table
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import Values
 
 MOST_CHOICES = 40
 """Values above which those of a parameter are not listed one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What trials with one value of one parameter gave: medians."""
-
-    parameter: str
-    value: str
-    trials: int
-    medians: Values
-
-
-def gather(view: ReportView) -> tuple[Effect, ...] | None:
-    """Medians of the feasible trials, by each value of each parameter that varies."""
-    found: list[Effect] = []
+def gather(view: ReportView) -> list[list[str]] | None:
+    """A row for each value of each parameter that varies: medians of the feasible trials."""
+    found: list[list[str]] = []
     for key in TRIAL_PARAMETERS.names:
-        groups: dict[object, list[Values]] = {}
+        groups: dict[object, list[tuple[float, ...]]] = {}
         for trial in view.feasible:
             value = trial.record.parameters[key]
             if trial.values is not None and value is not None:
-                groups.setdefault(value, []).append(trial.values)
-        repeats = any(len(values) > 1 for values in groups.values())
-        if repeats and 1 < len(groups) <= MOST_CHOICES:
-            found += [
-                Effect(key, text.value(value), len(values), _medians(values))
-                for value, values in sorted(groups.items(), key=lambda item: text.rank(item[0]))
-            ]
-    return tuple(found) or None
+                groups.setdefault(value, []).append(trial.values.as_tuple())
+        repeats = any(len(rows) > 1 for rows in groups.values())
+        if not repeats or not 1 < len(groups) <= MOST_CHOICES:
+            continue
+        named = key.replace("_", " ")
+        for value in sorted(groups, key=text.rank):
+            rows = groups[value]
+            medians = map(median, zip(*rows, strict=True))
+            told = [tell(each) for tell, each in zip(text.VALUES, medians, strict=True)]
+            found.append([named, text.value(value), text.count(len(rows)), *told])
+            # A parameter is named once.
+            named = ""
+    return found or None
 
 
-def _medians(values: Sequence[Values]) -> Values:
-    columns = zip(*(value.as_tuple() for value in values), strict=True)
-    return Values(*(median(column) for column in columns))
-
-
-def draw(effects: Sequence[Effect]) -> tuple[Table]:
-    """The table; a parameter is named once."""
-    named = [effect.parameter for effect in effects]
-    rows = [
-        (
-            "" if place and named[place - 1] == effect.parameter else _words(effect.parameter),
-            effect.value,
-            text.count(effect.trials),
-            text.percent(effect.medians.accuracy),
-            text.seconds(effect.medians.training_seconds),
-            text.count(effect.medians.parameters),
-        )
-        for place, effect in enumerate(effects)
-    ]
+def draw(rows: Sequence[Sequence[str]]) -> tuple[Table]:
+    """The table."""
     return (
         Table(
             name="effects-table",
@@ -72,10 +48,6 @@ def draw(effects: Sequence[Effect]) -> tuple[Table]:
             rows=rows,
         ),
     )
-
-
-def _words(parameter: str) -> str:
-    return parameter.replace("_", " ")
 
 
 PANEL = Panel(name="effects", title="Medians by choice", link="", gather=gather, draw=draw)
