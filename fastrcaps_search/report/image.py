@@ -32,11 +32,17 @@ def static(view: ReportView) -> plots.Drawing | None:
         layout[f"yaxis{suffix}"] = parts["yaxis"] | {"anchor": x}
         placed = {"xaxis": x, "yaxis": y, "showlegend": False}
         data += [trace | placed for trace in drawn[pair.name]["data"]]
+    words = (
+        f"{plots.label(view.name)}<br><sub>{plots.label(view.subtitle)}; front: "
+        f"{len(view.front)} of {len(view.complete)} complete trials; "
+        f"{view.written_at:%Y-%m-%d %H:%M} UTC</sub>"
+    )
+    font = {"size": 20, "color": plots.TEXT.light}
     return plots.drawing(
         data,
         showlegend=True,
         **layout,
-        title=_title(view),
+        title={"text": words, "x": 0.01, "xanchor": "left", "font": font},
         margin={"l": 70, "r": 24, "t": 84, "b": 130},
     )
 
@@ -46,14 +52,3 @@ def _key(name: str, symbol: str, colour: str) -> plots.Trace:
     line = {"width": 2 if symbol.endswith("-open") else 0, "color": colour}
     marker = {"symbol": symbol, "color": colour, "size": 10, "line": line}
     return plots.scatter("markers", [None], [None], name=plots.label(name), marker=marker)
-
-
-def _title(view: ReportView) -> dict[str, Any]:
-    counted = f"front: {len(view.front)} of {len(view.complete)} complete trials"
-    return {
-        "text": f"{plots.label(view.name)}<br><sub>{plots.label(view.subtitle)}; {counted}; "
-        f"{view.written_at:%Y-%m-%d %H:%M} UTC</sub>",
-        "x": 0.01,
-        "xanchor": "left",
-        "font": {"size": 20, "color": plots.TEXT.light},
-    }
