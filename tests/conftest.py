@@ -239,7 +239,7 @@ def store_study() -> Callable[..., None]:
                 failure = Failure("DivergedError", "diverged at epoch 2", "", "")
                 lease.fail(failure, ends_trial=True)
             else:
-                accuracy, seconds, parameters = one.as_tuple()
+                accuracy, seconds, parameters = one.values()
                 lease.finish(RunResult(accuracy, seconds, int(parameters), 1))
         opened.close()
 

@@ -138,6 +138,11 @@ class Objective:
         return self.flag.replace("-", "_")
 
     @property
+    def column(self) -> str:
+        """Head of its column in a table: accuracy, seconds, parameters."""
+        return self.flag.partition("-")[2]
+
+    @property
     def letter(self) -> str:
         """What stands for a number of it in a usage line."""
         return self.name[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fastrcaps_search.report.plots import label
-from fastrcaps_search.report.style import GRID, MUTED
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.definition.objective import COUNTS, FRACTIONS, TRAINING_SECONDS, Objective
+from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.report.plots import GRID, MUTED, label
 
 PADDING = 0.09
 """Empty share of the span at each end of an axis."""
@@ -27,30 +27,45 @@ def plain(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - Plotly's
     }
 
 
-def accuracy(values: Sequence[float]) -> dict[str, Any]:
-    """The axis of the accuracy over one or more finite fractions."""
+def of(objective: Objective, axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of an objective over its finite values, training time in a measure."""
+    if objective is TRAINING_SECONDS:
+        return time(axis, values)
+    if objective.scale is FRACTIONS:
+        return fraction(objective.label, values)
+    if objective.scale is COUNTS:
+        return count(objective.label, values)
+    return measured(objective.label, objective.unit, values)
+
+
+def fraction(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of one or more finite fractions."""
     low, high = limits(values)
     # Room above 100 % for the marker, not for values that cannot be.
     high = min(high, 1 + PADDING * (1 - min(values)) + 1e-3)
-    return plain("accuracy", range=[low, high], tickformat=decimals(high - low))
+    return plain(title, range=[low, high], tickformat=decimals(high - low))
 
 
-def parameters(values: Sequence[float]) -> dict[str, Any]:
-    """The axis of the parameters over one or more counts."""
+def count(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of one or more counts."""
     low, high = limits(values)
-    return plain("learned parameters", range=[low, high], tickformat="~s", nticks=6, tickangle=0)
+    return plain(title, range=[low, high], tickformat="~s", nticks=6, tickangle=0)
 
 
 def time(axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
     """The axis of a measure of time over finite values: on a log scale, but for epochs."""
-    low, high = limits(values)
     if axis is TimeAxis.EPOCHS:
-        return plain(axis.words, range=[low, high], nticks=8, tickangle=0)
+        return plain(axis.words, range=list(limits(values)), nticks=8, tickangle=0)
+    title = axis.words.removesuffix(" (s)")
+    return measured(title, "" if title == axis.words else "s", values)
+
+
+def measured(title: str, unit: str, values: Sequence[float]) -> dict[str, Any]:
+    """The axis of measured values: on a log scale where all are above 0."""
     if min(values) > 0:
-        unit = axis.words.removesuffix(" (s)")
-        scale = "s, log scale" if unit != axis.words else "log scale"
-        return plain(f"{unit} ({scale})", **logarithmic(values))
-    return plain(axis.words, range=[low, high])
+        scale = ", ".join(filter(None, (unit, "log scale")))
+        return plain(f"{title} ({scale})", **logarithmic(values))
+    return plain(f"{title} ({unit})" if unit else title, range=list(limits(values)))
 
 
 def limits(values: Sequence[float]) -> tuple[float, float]:
@@ -60,12 +75,15 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
     return low - pad, high + pad
 
 
+def ends(axis: Mapping[str, Any]) -> list[float]:
+    """The values at both ends of an axis."""
+    return [10**end if axis.get("type") == "log" else end for end in axis["range"]]
+
+
 def within(axis: Mapping[str, Any], value: float) -> float:
     """The place on an axis that is nearest to a value."""
-    low, high = axis["range"]
-    if axis.get("type") == "log":
-        low, high = 10**low, 10**high
-    return float(min(max(value, low), high))
+    low, high = ends(axis)
+    return min(max(value, low), high)
 
 
 def decimals(span: float) -> str:
@@ -83,27 +101,15 @@ def logarithmic(values: Sequence[float]) -> dict[str, Any]:
     if min(values) == max(values):
         low, high = low - 0.1, high + 0.1
     ticks = _ticks(10**low, 10**high)
-    return {
-        "type": "log",
-        "range": [low, high],
-        "tickmode": "array",
-        "tickangle": 0,
-        "tickvals": ticks,
-        "ticktext": [_tick(tick) for tick in ticks],
-    }
+    return {"type": "log", "range": [low, high], "tickangle": 0, **named(ticks, map(_tick, ticks))}
 
 
 def powers_of_two(values: Sequence[int]) -> dict[str, Any]:
     """A log axis with ticks at powers of two, for batch sizes."""
     top = math.ceil(math.log2(max(values)))
     ticks = [2**power for power in range(0, top + 1, max(1, math.ceil(top / 8)))]
-    return {
-        "type": "log",
-        "range": [math.log10(0.8), math.log10(2**top * 1.35)],
-        "tickmode": "array",
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,}" for tick in ticks],
-    }
+    ends = [math.log10(0.8), math.log10(2**top * 1.35)]
+    return {"type": "log", "range": ends, **named(ticks, map("{:,}".format, ticks))}
 
 
 def whole(last: float) -> dict[str, Any]:
@@ -111,12 +117,27 @@ def whole(last: float) -> dict[str, Any]:
     return {"tick0": 0, "dtick": 1 if last <= 12 else None}
 
 
+def side_by_side(number: int, gap: float) -> list[tuple[str, list[float]]]:
+    """How the names of axes end, and which part of the width is theirs, for figures in a row.
+
+    Args:
+        number: How many.
+        gap: Between two of them, as a share of the width.
+    """
+    width = (1 + gap) / number - gap
+    lefts = [place * (width + gap) for place in range(number)]
+    return [(str(n) if n > 1 else "", [left, left + width]) for n, left in enumerate(lefts, 1)]
+
+
+def named(places: Iterable[float], names: Iterable[str]) -> dict[str, Any]:
+    """Ticks with names of their own."""
+    return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
+
+
 def rows(names: Sequence[str]) -> dict[str, Any]:
     """A vertical axis of named rows, the first at the bottom."""
     return {
-        "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": [label(name) for name in names],
+        **named(range(len(names)), map(label, names)),
         "tickfont": {"color": MUTED.light},
         "range": [-0.6, len(names) - 0.4],
         "showgrid": False,

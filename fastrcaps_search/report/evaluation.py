@@ -15,7 +15,6 @@ from PIL import Image
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.export.accuracy import Measurement
 from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
-from fastrcaps_search.report import text
 from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import write_file
 
@@ -47,9 +46,6 @@ def evaluation_page(measured: Measurement, samples: Samples, *, written_at: date
     """The whole page."""
     return page_template(
         "evaluation.html.j2",
-        percent=text.percent,
-        seconds=text.seconds,
-        count=text.count,
         picture=picture,
         strips=strips,
     ).render(

@@ -1,38 +1,123 @@
-"""The front under each measure of time, and what a study attains in each pair of objectives."""
+"""The front under each measure of training time, and what a study attains in each pair."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+from statistics import fmean
 
-from fastrcaps_search.definition.objective import COMMON, objectives
-from fastrcaps_search.front.dominance import front_mask, minimisation_view
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.definition.objective import (
+    ACCURACY,
+    COMMON,
+    OBJECTIVES,
+    TRAINING_SECONDS,
+    Objective,
+)
+from fastrcaps_search.front.dominance import front_mask
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 
-ACCURACY, TIME, PARAMETERS = range(len(COMMON))
-"""Columns of a row."""
+Row = Mapping[str, float]
+"""Values by name of the objective, the training time in the measure at hand."""
 
-MAXIMISE = tuple(objective.maximise for objective in objectives(COMMON))
 
-Row = tuple[float, float, float]
-"""Accuracy, time in the measure at hand, parameters."""
+class TimeAxis(StrEnum):
+    """What may stand for training time, up to and including a run's best epoch.
+
+    Seconds, or counts that no machine changes.
+    """
+
+    words: str
+    """As an axis names it."""
+    choice: str
+    """As the page's list of choices names it."""
+
+    SECONDS = "seconds", "training time (s)", "training seconds"
+    EPOCHS = "epochs", "epochs"
+    SAMPLES = "samples", "training images seen", "training images (samples)"
+    STEPS = "steps", "optimiser steps"
+    PAPER = (
+        "paper",
+        "epochs × mean seconds per epoch (s)",
+        "the paper's: epochs × seconds per epoch",
+    )
+
+    def __new__(cls, value: str, words: str, choice: str = "") -> TimeAxis:
+        """The measure of that value."""
+        axis = str.__new__(cls, value)
+        axis._value_, axis.words, axis.choice = value, words, choice or words
+        return axis
+
+
+def positions(trial: TrialRecord) -> Mapping[TimeAxis, float]:
+    """Training time of a complete trial in every measure that its epochs give.
+
+    Means over its runs with a result: a repeat that is under way or has failed counts for
+    nothing. The paper's measure is the epoch of the highest accuracy times the run's mean seconds
+    per epoch, over all its epochs (FasTrCaps, section IV), which for a growing batch is not the
+    sum up to that epoch.
+    """
+    if trial.values is None:
+        return {}
+    found = {TimeAxis.SECONDS: trial.values.training_seconds}
+    runs = [_positions(trial, run) for run in trial.results]
+    for axis in TimeAxis:
+        if runs and all(axis in run for run in runs):
+            found[axis] = fmean(run[axis] for run in runs)
+    return {axis: value for axis, value in found.items() if math.isfinite(value)}
+
+
+def _positions(trial: TrialRecord, run: RunRecord) -> Mapping[TimeAxis, float]:
+    best = run.best_epoch
+    if best is None:
+        return {}
+    epochs = [epoch.metrics for epoch in trial.epochs if epoch.run == run.run]
+    used = [epoch for epoch in epochs if epoch.epoch <= best]
+    if len(used) < best:
+        return {TimeAxis.EPOCHS: best}
+    return {
+        TimeAxis.EPOCHS: best,
+        TimeAxis.SAMPLES: sum(epoch.samples for epoch in used),
+        TimeAxis.STEPS: sum(epoch.steps for epoch in used),
+        TimeAxis.PAPER: best * fmean(epoch.training_seconds for epoch in epochs),
+    }
+
+
+def upwards(names: Iterable[str]) -> list[Objective]:
+    """Objectives in an order in which those to maximise, whose axes go up, come last."""
+    return sorted((OBJECTIVES[name] for name in names), key=lambda one: one.maximise)
+
+
+XYZ = tuple(upwards(COMMON))
+"""Along x, y and z."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two of the objectives: columns along x and y, and what the pair is called."""
+    """Two of the objectives, along x and y."""
 
-    x: int
-    y: int
-    name: str
-    title: str
+    x: Objective
+    y: Objective
+
+    @property
+    def name(self) -> str:
+        """Id of its figure."""
+        return f"projection-{self.x.word}-{self.y.word}"
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return f"{self.y.label.capitalize()} by {self.x.label}"
 
 
-PAIRS = (
-    Pair(TIME, ACCURACY, "projection-time-accuracy", "Accuracy by training time"),
-    Pair(PARAMETERS, ACCURACY, "projection-parameters-accuracy", "Accuracy by parameters"),
-    Pair(TIME, PARAMETERS, "projection-time-parameters", "Parameters by training time"),
-)
+def pairs_of(names: Iterable[str]) -> list[Pair]:
+    """All pairs of these objectives, those with accuracy first."""
+    order = upwards(names)
+    found = [Pair(x, y) for x, y in combinations(order, 2)]
+    return sorted(found, key=lambda pair: -order.index(pair.y))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +128,14 @@ class Front:
         axis: The measure.
         rows: Values by number of the feasible trials that have them, in this measure.
         numbers: Trials that no other dominates, by falling accuracy, then time, then number.
-        attained: For each of ``PAIRS`` the corners, by x, of what is attained in it alone.
+        attained: By pair the corners, by x, of what is attained in it alone.
         infeasible: Values of the infeasible trials, which no axis goes by.
     """
 
     axis: TimeAxis
     rows: Mapping[int, Row]
     numbers: tuple[int, ...]
-    attained: tuple[tuple[tuple[float, float], ...], ...]
+    attained: Mapping[Pair, tuple[tuple[float, ...], ...]]
     infeasible: Mapping[int, Row] = field(default_factory=dict)
 
 
@@ -71,17 +156,23 @@ def fronts(
 
 
 def _front(axis: TimeAxis, rows: Mapping[int, Row], infeasible: Mapping[int, Row]) -> Front:
-    values = list(rows.values())
-    mask = front_mask(minimisation_view(values, maximise=MAXIMISE))
-    numbers = [number for number, on in zip(rows, mask, strict=True) if on]
-    numbers.sort(key=lambda number: (-rows[number][ACCURACY], rows[number][TIME], number))
-    attained = tuple(_attained(values, pair) for pair in PAIRS)
-    return Front(axis, rows, tuple(numbers), attained, infeasible)
+    names = next(iter(rows.values())).keys()
+    best = _best(rows.values(), [OBJECTIVES[name] for name in names])
+    numbers = [number for number, row in rows.items() if tuple(row.values()) in best]
+
+    def order(number: int) -> tuple[float, ...]:
+        row = rows[number]
+        return -row[ACCURACY.name], row[TRAINING_SECONDS.name], number
+
+    # Distinct places that nothing dominates in the pair alone.
+    attained = {
+        pair: tuple(sorted(_best(rows.values(), (pair.x, pair.y)))) for pair in pairs_of(names)
+    }
+    return Front(axis, rows, tuple(sorted(numbers, key=order)), attained, infeasible)
 
 
-def _attained(rows: Sequence[Row], pair: Pair) -> tuple[tuple[float, float], ...]:
-    """Distinct places that nothing dominates in this pair alone, by x."""
-    places = [(row[pair.x], row[pair.y]) for row in rows]
-    maximise = (MAXIMISE[pair.x], MAXIMISE[pair.y])
-    mask = front_mask(minimisation_view(places, maximise=maximise))
-    return tuple(sorted({place for place, on in zip(places, mask, strict=True) if on}))
+def _best(rows: Iterable[Row], objectives: Sequence[Objective]) -> set[tuple[float, ...]]:
+    """The places in these objectives that no other dominates."""
+    places = list(dict.fromkeys(tuple(row[one.name] for one in objectives) for row in rows))
+    costs = [[one.cost(x) for one, x in zip(objectives, at, strict=True)] for at in places]
+    return {place for place, on in zip(places, front_mask(costs), strict=True) if on}

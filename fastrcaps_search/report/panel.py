@@ -80,10 +80,6 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def _nothing(info: Any) -> tuple[()]:  # noqa: ANN401 - of any panel
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel(Generic[Info]):
     """One section of the page.
@@ -106,8 +102,8 @@ class Panel(Generic[Info]):
     title: str
     link: str | None = None
     gather: Callable[[ReportView], Info | None]
-    draw: Callable[[Info], Sequence[Plot | Table]] = _nothing
-    note: Callable[[Info], Sequence[str]] = _nothing
+    draw: Callable[[Info], Sequence[Plot | Table]] = lambda _: ()
+    note: Callable[[Info], Sequence[str]] = lambda _: ()
     module: str = ""
     data: Callable[[Info], Any] | None = None
     is_aside: bool = False

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from fastrcaps_search.report import axes, text
+from fastrcaps_search.report import axes, plots, text
 from fastrcaps_search.report.page import script_json, script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
-from fastrcaps_search.report.plots import FAINT, Drawing, Trace, drawing, short
-from fastrcaps_search.report.style import ACCENT, MUTED, TEXT, VEIL, dark_colours
 from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateCurve, RateTest
@@ -36,7 +34,7 @@ def write_rates(test: RateTest, *, path: Path, written_at: datetime | None = Non
 def rates_page(test: RateTest, *, written_at: datetime) -> str:
     """The whole page."""
     plotly, script = plotly_script(), template("rates.js")
-    return page_template("rates.html.j2", count=text.count, duration=text.duration).render(
+    return page_template("rates.html.j2", duration=text.duration).render(
         test=test,
         curve=test.curve,
         safety=SAFETY,
@@ -45,36 +43,42 @@ def rates_page(test: RateTest, *, written_at: datetime) -> str:
         style=Markup(template("page.css")),
         library=Markup(plotly),
         script=Markup(script),
-        data_json=script_json({"figure": range_test(test.curve), "dark": dark_colours()}),
+        data_json=script_json({"figure": range_test(test.curve), "dark": plots.dark_colours()}),
         written_at=written_at,
     )
 
 
-def range_test(curve: RateCurve) -> Drawing:
+def range_test(curve: RateCurve) -> plots.Drawing:
     """Each step's loss faint, the smoothed one strong, the proposed range shaded."""
-    rates = short(curve.rates)
-    shapes, annotations = _proposal(curve)
-    return drawing(
+    rates = plots.short(curve.rates)
+    said = "rate %{x:.2e}: %{y:.3g}"
+    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    dotted = {"width": 1, "color": plots.MUTED.light, "dash": "dot"}
+    proposed = {
+        "type": "rect",
+        "x1": curve.lr_max,
+        "fillcolor": plots.VEIL.light,
+        "line": {"width": 0},
+    }
+    return plots.drawing(
         [
-            {
-                "type": "scatter",
-                "x": rates,
-                "y": short(curve.losses),
-                "mode": "markers",
-                "opacity": FAINT,
-                "marker": {"size": 4, "color": MUTED.light},
-                "name": "each step",
-                "hovertemplate": "rate %{x:.2e}: %{y:.3g}<extra>one step</extra>",
-            },
-            {
-                "type": "scatter",
-                "x": rates,
-                "y": short(curve.smoothed),
-                "mode": "lines",
-                "line": {"color": ACCENT.light, "width": 2.4},
-                "name": "smoothed",
-                "hovertemplate": "rate %{x:.2e}: %{y:.3g}<extra>smoothed</extra>",
-            },
+            plots.scatter(
+                "markers",
+                rates,
+                plots.short(curve.losses),
+                opacity=plots.FAINT,
+                marker={"size": 4, "color": plots.MUTED.light},
+                name="each step",
+                hovertemplate=f"{said}<extra>one step</extra>",
+            ),
+            plots.scatter(
+                "lines",
+                rates,
+                plots.short(curve.smoothed),
+                line={"color": plots.ACCENT.light, "width": 2.4},
+                name="smoothed",
+                hovertemplate=f"{said}<extra>smoothed</extra>",
+            ),
         ],
         showlegend=True,
         xaxis=axes.plain(
@@ -87,41 +91,19 @@ def range_test(curve: RateCurve) -> Drawing:
         # Single steps may lie outside.
         yaxis=axes.plain("loss (log scale)", **axes.logarithmic(curve.smoothed)),
         margin={"l": 64, "r": 16, "t": 24, "b": 52},
-        shapes=shapes,
-        annotations=annotations,
+        shapes=[
+            plots.upright(curve.lr_min, yref="paper") | proposed,
+            *(plots.upright(rate, yref="paper", line=dotted) for rate in lines.values()),
+        ],
+        annotations=[
+            plots.words_at(
+                math.log10(rate),
+                1,
+                name,
+                yref="paper",
+                yanchor="bottom",
+                font={**plots.SMALL, "size": 11},
+            )
+            for name, rate in lines.items()
+        ],
     )
-
-
-def _proposal(curve: RateCurve) -> tuple[list[Trace], list[Trace]]:
-    """Shapes and annotations of the proposed range, and of the rate of the least loss."""
-    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
-    height = {"y0": 0, "y1": 1, "yref": "paper"}
-    proposed: Trace = {
-        "type": "rect",
-        "layer": "below",
-        **{"x0": curve.lr_min, "x1": curve.lr_max, **height},
-        "fillcolor": VEIL.light,
-        "line": {"width": 0},
-    }
-    marked: list[Trace] = [
-        {
-            "type": "line",
-            "layer": "below",
-            **{"x0": rate, "x1": rate, **height},
-            "line": {"width": 1, "color": MUTED.light, "dash": "dot"},
-        }
-        for rate in lines.values()
-    ]
-    named: list[Trace] = [
-        {
-            "x": math.log10(rate),
-            "y": 1,
-            "yref": "paper",
-            "yanchor": "bottom",
-            "text": name,
-            "showarrow": False,
-            "font": {"size": 11, "color": TEXT.light},
-        }
-        for name, rate in lines.items()
-    ]
-    return [proposed, *marked], named

@@ -4,41 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.panel import PANELS, Panel, Plot, Table
-from fastrcaps_search.report.panels import (
-    card,
-    effects,
-    front,
-    importance,
-    learning,
-    pairs,
-    paper_table,
-    progress,
-    protocol,
-    schedules,
-    selection,
-    trials,
-    uncertainty,
-    why,
-    workers,
-)
 from fastrcaps_search.report.plots import Drawing
 from fastrcaps_search.report.view import ReportView
 
 OURS: tuple[Panel[Any], ...] = tuple(
-    module.PANEL
-    for module in (
-        *(front, selection, card, uncertainty, pairs, paper_table, why, importance, effects),
-        *(learning, schedules, progress, workers, trials, protocol),
+    PANELS.register(resolve_name(f"fastrcaps_search.report.panels.{name}:PANEL"))
+    for name in (
+        *("front", "selection", "card", "uncertainty", "pairs", "paper_table", "why"),
+        *("importance", "effects", "learning", "schedules", "progress", "workers"),
+        *("trials", "protocol"),
     )
 )
 """Those of this package, in the order of the page."""
-
-for _panel in OURS:
-    PANELS.register(_panel)
 
 
 @dataclass(frozen=True, slots=True)

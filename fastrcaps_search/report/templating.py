@@ -19,8 +19,9 @@ def page_template(name: str | Path, **filters: Callable[..., object]) -> Templat
         name: Its file, among the templates of this package if it is a name alone.
         filters: What its values may be piped through, beside percent, seconds and count.
     """
+    path = TEMPLATES / name
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([path.parent, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -28,6 +29,4 @@ def page_template(name: str | Path, **filters: Callable[..., object]) -> Templat
     )
     usual = {"percent": text.percent, "seconds": text.seconds, "count": text.count}
     environment.filters.update({**usual, **filters})
-    if isinstance(name, Path):
-        return environment.from_string(name.read_text(encoding="utf-8"))
-    return environment.get_template(name)
+    return environment.get_template(path.name)

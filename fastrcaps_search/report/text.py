@@ -53,8 +53,7 @@ def seconds(value: float | None) -> str:
     """Seconds without the unit, with three digits or all those before the point."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    decimals = _decimals(value)
-    return f"{value:,.{decimals}f}"
+    return f"{value:,.{_decimals(value)}f}"
 
 
 def _decimals(seconds: float) -> int:
@@ -94,11 +93,6 @@ def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
 def plural(number: int, word: str) -> str:
     """``1 trial`` or ``2 trials``."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def listed(words: Iterable[object]) -> str:
-    """``a, b``, or a dash for none."""
-    return ", ".join(map(str, words)) or NOTHING
 
 
 def value(given: object) -> str:

@@ -12,17 +12,17 @@ from fastrcaps_search.analysis.comparing import Hits
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.analysis.uncertainty import probabilities
+from fastrcaps_search.definition.objective import TRAINING_SECONDS, Objective, objectives
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.fronts import Front, Row, fronts
-from fastrcaps_search.report.style import PALETTE, Mark
-from fastrcaps_search.report.time_axis import TimeAxis, positions
-from fastrcaps_search.report.trials import MOST_SHOWN, TrialView, finite_values, trial_view
+from fastrcaps_search.report.fronts import Front, Row, TimeAxis, fronts, positions
+from fastrcaps_search.report.plots import PALETTE, Mark, mark
+from fastrcaps_search.report.trials import MOST_SHOWN, TrialView, finite_values
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
 
-# Not slotted: what takes many draws is computed once, when it is first asked for.
+# Neither is slotted: what takes many draws is computed once, when it is first asked for.
 @dataclass(frozen=True)
 class StoredStudy:
     """What is read from the store for a report.
@@ -65,17 +65,12 @@ class StoredStudy:
         )
 
     @property
-    def repeats_left(self) -> int:
-        """Planned repeats that are still to come."""
-        return len(self.work.repeats)
-
-    @property
     def in_progress(self) -> bool:
         """Whether trials or repeats are still to come, or a run is held, as to be tested."""
         return bool(self.leases or self.work.is_searching or self.work.repeats)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReportView:
     """What the panels of a page gather their facts from.
 
@@ -83,17 +78,11 @@ class ReportView:
         stored: What it was read from.
         written_at: When the page was written, in UTC.
         version: Version of this package.
-        summary: Its progress.
-        trials: All trials, by number.
-        fronts: The front in every measure of time; empty without a feasible trial.
     """
 
     stored: StoredStudy
     written_at: datetime
     version: str
-    summary: StudySummary
-    trials: tuple[TrialView, ...]
-    fronts: Mapping[TimeAxis, Front]
 
     @property
     def study(self) -> StudyRecord:
@@ -106,6 +95,11 @@ class ReportView:
         return self.study.definition
 
     @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What its trials are compared by."""
+        return objectives(self.definition.objectives)
+
+    @property
     def name(self) -> str:
         """Its name."""
         return self.study.name
@@ -115,16 +109,54 @@ class ReportView:
         """Network and data set."""
         return f"{self.definition.network} on {self.definition.data_set}"
 
-    @property
+    @cached_property
+    def summary(self) -> StudySummary:
+        """Its progress."""
+        return summarise(
+            self.study,
+            self.stored.trials,
+            self.stored.leases,
+            possible=self.stored.possible,
+            probabilities=self.stored.front_probabilities,
+        )
+
+    @cached_property
+    def fronts(self) -> Mapping[TimeAxis, Front]:
+        """The front in every measure of time; empty without a feasible trial."""
+        records = sorted(self.stored.trials, key=lambda trial: trial.number)
+        rows: dict[TimeAxis, dict[int, Row]] = {axis: {} for axis in TimeAxis}
+        for record in records:
+            if (values := finite_values(record)) is not None:
+                for axis, time in positions(record).items():
+                    rows[axis][record.number] = {**values, TRAINING_SECONDS.name: time}
+        return fronts(rows, {trial.number for trial in records if trial.infeasible is not None})
+
+    @cached_property
+    def trials(self) -> tuple[TrialView, ...]:
+        """All trials, by number."""
+        on_front = frozenset(self.fronts[TimeAxis.SECONDS].numbers if self.fronts else ())
+        return tuple(
+            TrialView(
+                record,
+                self.definition,
+                mark(record.parameters),
+                on_front=record.number in on_front,
+                front_probability=self.stored.front_probabilities.get(record.number),
+                leases=[held for held in self.stored.leases if held.number == record.number],
+            )
+            for record in sorted(self.stored.trials, key=lambda trial: trial.number)
+        )
+
+    @cached_property
     def by_number(self) -> Mapping[int, TrialView]:
         """The trials by number."""
         return {trial.number: trial for trial in self.trials}
 
-    @property
+    @cached_property
     def front(self) -> tuple[TrialView, ...]:
         """Those on the front by seconds, in the order of ``front --json``."""
-        measured, trials = self.fronts.get(TimeAxis.SECONDS), self.by_number
-        return () if measured is None else tuple(trials[number] for number in measured.numbers)
+        measured = self.fronts.get(TimeAxis.SECONDS)
+        return tuple(self.by_number[number] for number in measured.numbers) if measured else ()
 
     @property
     def shown_front(self) -> tuple[TrialView, ...]:
@@ -138,12 +170,12 @@ class ReportView:
             return ()
         return (f"The {MOST_SHOWN} most accurate of the {len(self.front):,} trials on the front.",)
 
-    @property
+    @cached_property
     def complete(self) -> tuple[TrialView, ...]:
         """The trials with values."""
         return tuple(trial for trial in self.trials if trial.values is not None)
 
-    @property
+    @cached_property
     def feasible(self) -> tuple[TrialView, ...]:
         """Those of them that may be on the front."""
         return tuple(trial for trial in self.complete if trial.record.is_feasible)
@@ -159,67 +191,18 @@ class ReportView:
         found = {trial.mark for trial in self.trials}
         return tuple(sorted(found, key=lambda mark: (PALETTE.index(mark.tone), mark.adapts_batch)))
 
-    @property
-    def storage_words(self) -> tuple[str, ...]:
-        """The flag that finds the database again, as words of a shell; none for the default."""
+    def command(self, verb: str) -> str:
+        """The command line that does something with the study."""
+        words = [f"fastrcaps-search {verb} --study", shlex.quote(self.name)]
         storage = self.stored.storage
-        if storage == "":
-            return ()
-        # A server's URL may hold a password, so it stays in its variable, which must be set.
-        return (
-            "--storage",
-            '"${FASTRCAPS_STORAGE:?}"' if storage is None else shlex.quote(storage),
-        )
+        if storage is None:
+            # A server's URL may hold a password: it stays in its variable, which must be set.
+            words.append('--storage "${FASTRCAPS_STORAGE:?}"')
+        elif storage:
+            words.append(f"--storage {shlex.quote(storage)}")
+        return " ".join(words)
 
     @property
     def repeat_command(self) -> str:
         """The command line that says how sure the front is."""
-        words = ("fastrcaps-search run --study", shlex.quote(self.name), *self.storage_words)
-        return " ".join((*words, "--runs-on-front 5"))
-
-
-def report_view(stored: StoredStudy, *, written_at: datetime, version: str) -> ReportView:
-    """Gather what the panels share.
-
-    Args:
-        stored: What the store holds.
-        written_at: Now, in UTC.
-        version: Version of this package.
-    """
-    records = sorted(stored.trials, key=lambda trial: trial.number)
-    found = _fronts(records)
-    on_front = frozenset(found[TimeAxis.SECONDS].numbers if found else ())
-    return ReportView(
-        stored=stored,
-        written_at=written_at,
-        version=version,
-        summary=summarise(
-            stored.study,
-            records,
-            stored.leases,
-            possible=stored.possible,
-            probabilities=stored.front_probabilities,
-        ),
-        trials=tuple(
-            trial_view(
-                stored.study.definition,
-                record,
-                on_front=record.number in on_front,
-                front_probability=stored.front_probabilities.get(record.number),
-                leases=[lease for lease in stored.leases if lease.number == record.number],
-            )
-            for record in records
-        ),
-        fronts=found,
-    )
-
-
-def _fronts(records: Sequence[TrialRecord]) -> Mapping[TimeAxis, Front]:
-    rows: dict[TimeAxis, dict[int, Row]] = {axis: {} for axis in TimeAxis}
-    for record in records:
-        values = finite_values(record)
-        if values is not None:
-            for axis, time in positions(record).items():
-                rows[axis][record.number] = (values.accuracy, time, values.parameters)
-    infeasible = {record.number for record in records if record.infeasible is not None}
-    return fronts(rows, infeasible)
+        return f"{self.command('run')} --runs-on-front 5"

@@ -10,7 +10,7 @@ from fastrcaps_search.definition.release import release
 from fastrcaps_search.disk import disk_errors, replace_file
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
+from fastrcaps_search.report.view import ReportView, StoredStudy
 
 
 def write_report(
@@ -33,6 +33,7 @@ def write_report(
         FastrcapsError: An image that cannot be drawn.
     """
     now = (written_at or datetime.now(UTC)).astimezone(UTC)
+    view = ReportView(stored, written_at=now, version=release())
     if form in (Format.CSV, Format.JSON):
         from fastrcaps_search.report.tables import csv_text, json_text
 
@@ -41,9 +42,9 @@ def write_report(
     elif form is Format.HTML:
         from fastrcaps_search.report.page import page
 
-        content = page(_view(stored, now)).encode()
+        content = page(view).encode()
     else:
-        content = _image(_view(stored, now), form)
+        content = _image(view, form)
     write_file(path, content)
 
 
@@ -58,10 +59,6 @@ def _image(view: ReportView, form: Format) -> bytes:
             "wait for the first one, or write html"
         )
     return image(drawing, form=form, width=WIDTH, height=HEIGHT)
-
-
-def _view(stored: StoredStudy, now: datetime) -> ReportView:
-    return report_view(stored, written_at=now, version=release())
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -59,10 +59,6 @@ class Values(dict[str, float]):
         """Number of learned parameters."""
         return self["parameters"]
 
-    def as_tuple(self) -> tuple[float, ...]:
-        """In the order of the objectives."""
-        return tuple(self.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:

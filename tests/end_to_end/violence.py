@@ -520,7 +520,7 @@ def check_optuna(location: Location, name: str, trials: Sequence[TrialRecord]) -
         twin = told[ours.number]
         assert (twin.number, twin.state.name) == (ours.number, "COMPLETE")
         assert ours.values is not None
-        assert tuple(twin.values) == ours.values.as_tuple()
+        assert tuple(twin.values) == tuple(ours.values.values())
         assert twin.params == ours.parameters.to_dict()
         assert twin.duration is not None
         assert twin.duration.total_seconds() >= 0

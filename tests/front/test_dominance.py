@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrcaps_search.front.dominance import front_mask, minimisation_view
+from fastrcaps_search.front.dominance import front_mask
 
 NAN = math.nan
 INF = math.inf
@@ -126,34 +126,6 @@ def test_front_leaves_its_input_alone() -> None:
     before = rows.copy()
     front_mask(rows)
     np.testing.assert_array_equal(rows, before)
-
-
-def test_minimisation_view_negates_maximised_columns_only() -> None:
-    values = [[0.99, 120.0, 8_215_728], [0.0, 60.0, 6_708_400]]
-    view = minimisation_view(values, maximise=[True, False, False])
-    assert view.tolist() == [[-0.99, 120.0, 8_215_728.0], [0.0, 60.0, 6_708_400.0]]
-    assert view.dtype == np.float64
-    assert not np.signbit(view[1, 0])
-
-
-def test_minimisation_view_keeps_nan_and_takes_none_for_it() -> None:
-    view = minimisation_view(np.array([[None, 1.0], [NAN, INF]]), maximise=[True, True])
-    np.testing.assert_array_equal(view, [[NAN, -1.0], [NAN, -INF]])
-
-
-def test_minimisation_view_is_a_copy_even_without_a_maximised_column() -> None:
-    values = np.array([[1.0, 2.0]])
-    minimisation_view(values, maximise=[False, False])[0, 0] = 9.0
-    assert values[0, 0] == 1.0
-
-
-def test_minimisation_view_of_nothing_has_a_column_per_objective() -> None:
-    assert minimisation_view([], maximise=[True, False, False]).shape == (0, 3)
-
-
-def test_minimisation_view_refuses_other_objectives() -> None:
-    with pytest.raises(ValueError, match="must have 3 values, one per objective, got 2"):
-        minimisation_view([[1.0, 2.0]], maximise=[True, False, False])
 
 
 @pytest.mark.parametrize("points", [[1.0, 2.0], [[[1.0]]], [[], []]])

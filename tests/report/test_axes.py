@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrcaps_search.report import axes
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.report.fronts import TimeAxis
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_log_axis_holds_its_values_and_three_to_eight_ticks(values: list[float
 @pytest.mark.parametrize("value", [1e-3, 0.5, 80.0, 123_456.0])
 def test_a_single_value_stands_inside_its_axis(value: float) -> None:
     found = [axes.time(axis, [value]) for axis in TimeAxis]
-    for axis in (*found, axes.parameters([value])):
+    for axis in (*found, axes.count("parameters", [value])):
         low, high = axis["range"]
         if axis.get("type") == "log":
             low, high = 10**low, 10**high
@@ -58,7 +58,7 @@ def test_a_single_value_stands_inside_its_axis(value: float) -> None:
 
 @pytest.mark.parametrize("values", [[1.0], [0.0], [0.5, 1.0], [0.9712, 0.9714]])
 def test_accuracy_stays_near_what_can_be(values: list[float]) -> None:
-    low, high = axes.accuracy(values)["range"]
+    low, high = axes.fraction("accuracy", values)["range"]
     assert low < min(values) <= max(values) < high
     assert high <= 1.1
 
@@ -67,7 +67,7 @@ def test_accuracy_stays_near_what_can_be(values: list[float]) -> None:
     ("values", "form"), [([0.1, 0.9], ".0%"), ([0.91, 0.97], ".1%"), ([0.9712, 0.9714], ".2%")]
 )
 def test_accuracy_has_the_digits_that_it_needs(values: list[float], form: str) -> None:
-    assert axes.accuracy(values)["tickformat"] == form
+    assert axes.fraction("accuracy", values)["tickformat"] == form
 
 
 def test_titles_name_the_measure_and_its_scale() -> None:

@@ -57,8 +57,8 @@ def test_bounds_and_preference_name_a_trial_and_stand_in_the_address(page: Page)
     )
     for figure, lines in (
         ("#projection-time-accuracy", 2),
-        ("#projection-parameters-accuracy", 2),
-        ("#projection-time-parameters", 2),
+        ("#projection-size-accuracy", 2),
+        ("#projection-time-size", 2),
     ):
         expect(page.locator(f"{figure} .shapelayer path")).to_have_count(lines)
     page.get_by_role("button", name="clear").click()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from fastrcaps_search.report.header import tiles
+from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.report.page import tiles
 from fastrcaps_search.report.panels import effects, importance, progress, uncertainty
-from fastrcaps_search.report.panels.front import overlays
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.report.panels import front as front_panel
 from fastrcaps_search.store.records import SetAside
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
@@ -40,8 +40,9 @@ def test_the_view_is_as_without_them_but_for_the_lists(records: Records) -> None
     assert [t.number for t in view.front] == [t.number for t in plain.front]
     assert [t.number for t in view.complete] == list(range(13))
     assert [t.number for t in view.feasible] == list(range(11))
-    assert tiles(view)[0].note == "13 complete, 2 of them infeasible"
-    assert tiles(view)[1:] == tiles(plain)[1:]
+    first, *others = tiles(view)
+    assert first.note == "13 complete, 2 of them infeasible"
+    assert others == list(tiles(plain))[1:]
     assert importance.gather(view) == importance.gather(plain)
     assert effects.gather(view) == effects.gather(plain)
     sure, before = uncertainty.gather(view), uncertainty.gather(plain)
@@ -65,7 +66,7 @@ def test_the_view_is_as_without_them_but_for_the_lists(records: Records) -> None
 def test_figures_have_the_axes_of_the_others_and_small_faint_points(records: Records) -> None:
     study = records.study(budget=13)
     view, plain = view_of(study, trials_of(records)), view_of(study, records.trials())
-    for name in ("projection-time-accuracy", "projection-parameters-accuracy"):
+    for name in ("projection-time-accuracy", "projection-size-accuracy"):
         drawn, before = (figures(each)[name][TimeAxis.SECONDS.value] for each in (view, plain))
         assert drawn["layout"] == before["layout"]
         added = [trace for trace in drawn["data"] if trace.get("meta") == "infeasible"]
@@ -84,9 +85,9 @@ def test_figures_have_the_axes_of_the_others_and_small_faint_points(records: Rec
 
 def test_the_papers_wider_axes_move_them_to_their_own_ends(records: Records) -> None:
     view = view_of(records.study(budget=13), trials_of(records))
-    for overlay in overlays(view)["seconds"].values():
+    for overlay in front_panel.overlays(front_panel.gather(view))["seconds"].values():
         assert {trace["meta"] for trace in overlay["infeasible"]} == {"infeasible"}
-    laid = overlays(view)["seconds"]["projection-time-accuracy"]
+    laid = front_panel.overlays(front_panel.gather(view))["seconds"]["projection-time-accuracy"]
     (trace,) = laid["infeasible"]
     assert trace["customdata"] == [GUESS, ASIDE]
     assert trace["y"][0] == pytest.approx(laid["yaxis"]["range"][0])

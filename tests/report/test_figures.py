@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from fastrcaps_search.report.fronts import PAIRS, TIME
+from fastrcaps_search.definition.objective import COMMON
+from fastrcaps_search.report.fronts import TimeAxis, pairs_of
 from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
-from fastrcaps_search.report.panels.front import overlays
-from fastrcaps_search.report.time_axis import TimeAxis
-from fastrcaps_search.report.traces import HEIGHT, LETTER, LINE, WIDTH
-from fastrcaps_search.report.view import ReportView, report_view
+from fastrcaps_search.report.panels import front as front_panel
+from fastrcaps_search.report.projections import HEIGHT, LETTER, LINE, WIDTH
+from fastrcaps_search.report.view import ReportView
 from tests.report.views import KINDS, WRITTEN_AT, figures, many, stored_of, view_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastrcaps_search.report.plots import Drawing, Trace
     from tests.report.conftest import Records
 
+PAIRS = pairs_of(COMMON)
 BY_TIME = {*(pair.name for pair in PAIRS), "space"}
 WITH_FRONT = {*BY_TIME, "accuracies", "curves", "rates", "batches"} | {
     "hypervolume-trials",
@@ -38,7 +39,7 @@ def view(records: Records) -> Callable[[str], ReportView]:
 
     def gathered(kind: str) -> ReportView:
         if kind not in found:
-            found[kind] = report_view(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
+            found[kind] = ReportView(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
         return found[kind]
 
     return gathered
@@ -56,7 +57,7 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
     for variants in found.values():
         for drawing in variants.values():
             validate(drawing)
-    for variants in overlays(view(kind)).values():
+    for variants in front_panel.overlays(front_panel.gather(view(kind))).values():
         for overlay in variants.values():
             layout = {"xaxis": overlay["xaxis"], "yaxis": overlay["yaxis"]}
             validate({"data": [overlay["attained"], overlay["trace"]], "layout": layout})
@@ -110,9 +111,9 @@ def test_every_complete_trial_is_once_in_every_projection(
         for number, trace, place in found:
             trial = shown.trials[number]
             assert trial.values is not None
-            row = (trial.values.accuracy, trial.positions[axis], trial.values.parameters)
-            assert trace["x"][place] == pytest.approx(row[pair.x], rel=1e-6)
-            assert trace["y"][place] == pytest.approx(row[pair.y], rel=1e-6)
+            row = {**trial.values, "training_seconds": trial.positions[axis]}
+            assert trace["x"][place] == pytest.approx(row[pair.x.name], rel=1e-6)
+            assert trace["y"][place] == pytest.approx(row[pair.y.name], rel=1e-6)
             on_front = number in shown.fronts[axis].numbers
             assert trace["meta"] == ("front" if on_front else "others")
             assert trace["marker"]["color"] == trial.mark.tone.light
@@ -133,7 +134,7 @@ def test_the_attainment_line_bounds_every_trial(
         drawing = drawn[pair.name][axis.value]
         (line,) = [trace for trace in drawing["data"] if trace["meta"] == "attained"]
         assert line["line"]["shape"] == "hv"
-        up = pair.y != TIME and pair.name.endswith("accuracy")
+        up = pair.name.endswith("accuracy")
         sign = 1 if up else -1
         xs, ys = line["x"], [sign * y for y in line["y"]]
         assert xs == sorted(xs)
@@ -145,9 +146,9 @@ def test_the_attainment_line_bounds_every_trial(
         assert line["y"][0] == drawing["layout"]["yaxis"]["range"][0 if up else 1]
         for row in shown.fronts[axis].rows.values():
             # Corners at or before the trial: the last one's height is the best that is attained.
-            reached = [y for x, y in zip(xs[1:], ys[1:], strict=True) if x <= row[pair.x]]
+            reached = [y for x, y in zip(xs[1:], ys[1:], strict=True) if x <= row[pair.x.name]]
             assert reached
-            assert sign * row[pair.y] <= reached[-1]
+            assert sign * row[pair.y.name] <= reached[-1]
 
 
 @pytest.mark.parametrize("kind", ["runs", "many", "rates", "full", "paper"])
@@ -229,7 +230,7 @@ def test_single_runs_have_no_bars(view: Callable[[str], ReportView]) -> None:
 
 
 def test_the_paper_is_laid_over_where_it_gives_figures(view: Callable[[str], ReportView]) -> None:
-    found = overlays(view("paper"))
+    found = front_panel.overlays(front_panel.gather(view("paper")))
     # The paper counts no steps.
     assert set(found) == {"seconds", "epochs", "samples", "paper"}
     overlay = found["seconds"][PAIRS[0].name]
@@ -254,7 +255,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
     view: Callable[[str], ReportView],
 ) -> None:
     drawn = figures(view("paper"))[PAIRS[0].name]["seconds"]
-    overlay = overlays(view("paper"))["seconds"][PAIRS[0].name]
+    overlay = front_panel.overlays(front_panel.gather(view("paper")))["seconds"][PAIRS[0].name]
     narrow, wide = drawn["data"][0], overlay["attained"]
     # The corners are the study's own: the paper's points move none of them.
     assert wide["x"][:-1] == narrow["x"][:-1]
@@ -265,7 +266,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
 
 
 def test_lenet5_is_laid_over_with_what_is_known(view: Callable[[str], ReportView]) -> None:
-    found = overlays(view("lenet5"))
+    found = front_panel.overlays(front_panel.gather(view("lenet5")))
     assert len(found["epochs"][PAIRS[0].name]["trace"]["x"]) == 5
     assert found["seconds"][PAIRS[0].name]["trace"]["x"] == [289.0]
 

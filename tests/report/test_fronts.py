@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.rows import front_rows, trial_row
-from fastrcaps_search.report.fronts import PAIRS, Row, fronts
-from fastrcaps_search.report.time_axis import TimeAxis
+from fastrcaps_search.definition.objective import COMMON
+from fastrcaps_search.report.fronts import Row, TimeAxis, fronts, pairs_of
 from tests.report.views import many, view_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -23,16 +24,14 @@ ROW = st.tuples(
     st.sampled_from([1.0, 2.5, 40.0, 41.0]),
     st.sampled_from([100.0, 2_000.0, 2_001.0]),
 )
-ROWS = st.dictionaries(st.integers(0, 60), ROW, min_size=1, max_size=25)
-BETTER_IS_MORE = (True, False, False)
+ROWS = st.dictionaries(
+    st.integers(0, 60), ROW.map(lambda row: values_of(*row)), min_size=1, max_size=25
+)
 
 
-def beats(first: Row, second: Row, columns: tuple[int, ...]) -> bool:
+def beats(first: Row, second: Row, names: tuple[str, ...]) -> bool:
     """Whether ``first`` is nowhere worse and somewhere better."""
-    gains = [
-        (first[column] - second[column]) * (1 if BETTER_IS_MORE[column] else -1)
-        for column in columns
-    ]
+    gains = [(first[name] - second[name]) * (1 if name == "accuracy" else -1) for name in names]
     return min(gains) >= 0 and max(gains) > 0
 
 
@@ -42,15 +41,17 @@ def test_front_and_corners_equal_brute_force(rows: dict[int, Row]) -> None:
     left = [
         number
         for number, row in rows.items()
-        if not any(beats(other, row, (0, 1, 2)) for other in rows.values())
+        if not any(beats(other, row, COMMON) for other in rows.values())
     ]
     assert front.axis is TimeAxis.STEPS
-    assert list(front.numbers) == sorted(left, key=lambda n: (-rows[n][0], rows[n][1], n))
-    for pair, corners in zip(PAIRS, front.attained, strict=True):
+    assert list(front.numbers) == sorted(
+        left, key=lambda n: (-rows[n]["accuracy"], rows[n]["training_seconds"], n)
+    )
+    for pair, corners in front.attained.items():
         places = {
-            (row[pair.x], row[pair.y])
+            (row[pair.x.name], row[pair.y.name])
             for row in rows.values()
-            if not any(beats(other, row, (pair.x, pair.y)) for other in rows.values())
+            if not any(beats(other, row, (pair.x.name, pair.y.name)) for other in rows.values())
         }
         assert list(corners) == sorted(places)
 
@@ -84,13 +85,14 @@ def test_a_measure_that_no_trial_has_gives_no_front() -> None:
 
 def test_attained_corners_by_hand(records: Records) -> None:
     front = view_of(records.study(), records.trials()).fronts[TimeAxis.SECONDS]
-    assert front.attained == (
+    assert list(front.attained) == pairs_of(COMMON)
+    assert tuple(front.attained.values()) == (
         ((62.3, 0.921), (79.9, 0.944), (94.0, 0.970)),
         ((1_483_312.0, 0.948), (1_841_712.0, 0.962), (1_915_440.0, 0.970)),
         ((62.3, 1_557_040.0), (79.9, 1_483_312.0)),
     )
-    assert [pair.name for pair in PAIRS] == [
+    assert [pair.name for pair in front.attained] == [
         "projection-time-accuracy",
-        "projection-parameters-accuracy",
-        "projection-time-parameters",
+        "projection-size-accuracy",
+        "projection-time-size",
     ]

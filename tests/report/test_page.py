@@ -23,7 +23,7 @@ from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.page import page, page_scripts, script_json
 from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.templating import TEMPLATES
-from fastrcaps_search.report.view import StoredStudy, report_view
+from fastrcaps_search.report.view import ReportView, StoredStudy
 from fastrcaps_search.report.write import write_report
 from tests.report.colours import contrast
 from tests.report.views import HOSTILE, KINDS, WRITTEN_AT, stored_of, view_of
@@ -139,7 +139,7 @@ def test_json_refuses_what_json_has_no_word_for() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_study_has_a_page_that_carries_its_rows(records: Records, kind: str) -> None:
     stored = stored_of(kind, records)
-    text = page(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    text = page(ReportView(stored, written_at=WRITTEN_AT, version="1"))
     assert rows_of(text) == front_rows(stored.trials)
     report = re.search('id="report-data">(.*?)</script>', text)
     assert report is not None
@@ -242,7 +242,7 @@ def test_sections_come_with_what_they_say(
     records: Records, kind: str, shown: list[str], hidden: list[str]
 ) -> None:
     stored = stored_of(kind, records)
-    text = page(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    text = page(ReportView(stored, written_at=WRITTEN_AT, version="1"))
     markup = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     for words in shown:
         assert words in markup
@@ -315,7 +315,7 @@ def cells(text: str) -> dict[int, list[str]]:
 
 def test_the_fronts_table_says_how_sure_it_is(records: Records) -> None:
     stored = stored_of("repeated", records)
-    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
     found = cells(page(view))
     # Five runs: margins of 0.196 points and, at 94 s, of twice 1,000 times as many seconds.
     assert found[5][1:7] == ["97.00 %|± 0.20", "96.60 %", "94.0|± 3.9", "1,915,440", "5", "100 %"]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PROJECTIONS = [
     "projection-time-accuracy",
-    "projection-parameters-accuracy",
-    "projection-time-parameters",
+    "projection-size-accuracy",
+    "projection-time-size",
 ]
 HOSTILE = "</script><img src=x onerror=alert(1)><b>bold</b>\u2028&amp;{{ 7 * 7 }}"
 

@@ -12,10 +12,10 @@ import pytest
 
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.report.curves import Points, rate_points, size_points
 from fastrcaps_search.report.panels import schedules
 from fastrcaps_search.report.panels.schedules import Schedules
-from fastrcaps_search.report.schedules import Points, rate_points, size_points
-from fastrcaps_search.report.style import PALETTE, TEXT
+from fastrcaps_search.report.plots import PALETTE, TEXT
 from fastrcaps_search.training.policy import training_plan
 from tests.report.views import view_of
 

@@ -25,7 +25,7 @@ from tests.triples import values_of
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
 
-BY_TIME, BY_SIZE = "#projection-time-accuracy", "#projection-parameters-accuracy"
+BY_TIME, BY_SIZE = "#projection-time-accuracy", "#projection-size-accuracy"
 
 
 RING_IS_ROUND = """([figure, number]) => {

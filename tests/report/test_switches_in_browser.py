@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.tables import csv_text, json_text
-from fastrcaps_search.report.view import StoredStudy, report_view
+from fastrcaps_search.report.view import ReportView, StoredStudy
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
@@ -28,7 +28,7 @@ from tests.report.test_page_in_browser import front_by_brute_force
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
 
-BY_TIME, BY_SIZE = "#projection-time-accuracy", "#projection-parameters-accuracy"
+BY_TIME, BY_SIZE = "#projection-time-accuracy", "#projection-size-accuracy"
 
 
 def placed(page: Page, figure: str) -> dict[int, tuple[float, float]]:
@@ -240,7 +240,7 @@ def test_the_pages_front_is_that_of_brute_force(
         for number, row in enumerate(values)
     ]
     stored = StoredStudy(records.study(budget=99), trials)
-    view = report_view(stored, written_at=records.date, version="1")
+    view = ReportView(stored, written_at=records.date, version="1")
     assert {trial.number for trial in view.front} == front_by_brute_force(trials)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fastrcaps_search.analysis.rows import trial_rows
-from fastrcaps_search.report.header import tiles
+from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.report.page import tiles
 from fastrcaps_search.report.panels import effects, importance, protocol
 from fastrcaps_search.report.sections import sections
-from fastrcaps_search.report.time_axis import TimeAxis
-from fastrcaps_search.report.view import StoredStudy, report_view
+from fastrcaps_search.report.view import ReportView, StoredStudy
 from tests.report.views import (
     FAILURE,
     WRITTEN_AT,
@@ -47,13 +47,13 @@ def test_epochs_that_vary_are_told_by_the_trial(records: Records) -> None:
         "2 of 3 epochs done, waiting for a worker",
         "2 of 5 epochs done, waiting for a worker",
     ]
-    facts = {fact.label: fact.value for fact in protocol.gather(view)}
+    facts = protocol.gather(view)
     assert facts["Training"].startswith("2 to 5 epochs of 4,000 images")
     assert facts["Batch sizes"] == "16 where constant; AdaBatch growing after epochs 1, 2, 3"
 
 
 def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
-    found = tiles(view_of(records.study(), [*records.trials(), records.running(11)]))
+    found = list(tiles(view_of(records.study(), [*records.trials(), records.running(11)])))
     assert [(tile.label, tile.value, tile.note) for tile in found[:4]] == [
         ("trials finished", "11 of 12", "11 complete, 1 running"),
         ("highest accuracy", "97.00\u00a0%", "trial 5"),
@@ -64,10 +64,7 @@ def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
 
 
 def test_facts_state_the_protocol(records: Records) -> None:
-    facts = {
-        fact.label: fact.value
-        for fact in protocol.gather(view_of(records.study(), records.trials()))
-    }
+    facts = protocol.gather(view_of(records.study(), records.trials()))
     assert facts["Accuracy"] == "highest over the epochs on the validation split (500 images)"
     assert facts["Training"] == (
         "5 epochs of 4,000 images, shifted by up to 2 pixels; 1 run per trial; fp32"
@@ -83,7 +80,7 @@ def test_facts_state_the_protocol(records: Records) -> None:
 
 
 def test_keys_that_differ_from_their_defaults_are_told(records: Records) -> None:
-    usual = {fact.label for fact in protocol.gather(view_of(records.study(), []))}
+    usual = set(protocol.gather(view_of(records.study(), [])))
     keys: dict[str, Any] = {
         "min_accuracy": 0.955,
         "decay_rate": 0.5,
@@ -94,9 +91,7 @@ def test_keys_that_differ_from_their_defaults_are_told(records: Records) -> None
         "routing_gradient": "last",
         "reconstruction_weight": 0.0,
     }
-    facts = {
-        fact.label: fact.value for fact in protocol.gather(view_of(records.study(**keys), []))
-    }
+    facts = protocol.gather(view_of(records.study(**keys), []))
     assert {label: value for label, value in facts.items() if label not in usual} == {
         "Min accuracy": "0.955",
         "Decay rate": "0.5",
@@ -109,12 +104,12 @@ def test_keys_that_differ_from_their_defaults_are_told(records: Records) -> None
     }
     # Each trial has its own where the space varies it.
     varied = records.study(cycle_epochs=2, space={"cycle_epochs": [1, 3]})
-    assert usual == {fact.label for fact in protocol.gather(view_of(varied, []))}
+    assert usual == set(protocol.gather(view_of(varied, [])))
 
 
 def test_a_test_set_protocol_says_so(records: Records) -> None:
     study = records.study(data_set="mnist", evaluate_on="test", runs_per_trial=5)
-    facts = {fact.label: fact.value for fact in protocol.gather(view_of(study, []))}
+    facts = protocol.gather(view_of(study, []))
     assert facts["Accuracy"] == (
         "highest over the epochs on the test set (10,000 images), mean over 5 runs"
     )
@@ -124,7 +119,7 @@ def test_a_test_set_protocol_says_so(records: Records) -> None:
 
 def test_lenet5_has_no_coupling_coefficients(records: Records) -> None:
     facts = protocol.gather(view_of(records.study(network="lenet5"), []))
-    assert "Paper's count" not in {fact.label for fact in facts}
+    assert "Paper's count" not in facts
 
 
 def test_a_running_trial_says_how_far_it_is(records: Records) -> None:
@@ -164,26 +159,35 @@ def test_the_legend_keeps_the_order_of_the_policies(records: Records) -> None:
 
 def test_a_trial_in_words(records: Records) -> None:
     nine = view_of(records.study(), records.trials()).trials[9]
-    assert (nine.exponent, nine.batch) == ("5", "1 → 32 → 64 → 128")
-    assert (nine.decoder, nine.shared, nine.rates, nine.note) == ("reduced", "yes", "", "")
-    assert nine.test_accuracy == pytest.approx(0.944)
+    assert (nine.chosen("adabatch_exponent"), nine.batch) == ("5", "1 → 32 → 64 → 128")
+    assert (nine.chosen("decoder"), nine.chosen("weight_sharing"), nine.rates, nine.note) == (
+        "reduced",
+        "yes",
+        "",
+        "",
+    )
+    assert nine.record.test_accuracy == pytest.approx(0.944)
     assert nine.values is not None
-    assert nine.values.as_tuple() == (0.948, 104.4, 1_483_312.0)
+    assert tuple(nine.values.values()) == (0.948, 104.4, 1_483_312.0)
     zero = view_of(records.study(), records.trials()).trials[0]
-    assert (zero.exponent, zero.batch, zero.shared) == ("–", "16", "no")
+    assert (zero.chosen("adabatch_exponent"), zero.batch, zero.chosen("weight_sharing")) == (
+        "–",
+        "16",
+        "no",
+    )
 
 
 def test_one_trial_is_the_whole_front(records: Records) -> None:
     view = view_of(records.study(), records.trials()[:1])
     assert [trial.number for trial in view.front] == [0]
-    assert view.fronts[TimeAxis.SECONDS].attained == (
+    assert tuple(view.fronts[TimeAxis.SECONDS].attained.values()) == (
         ((96.1, 0.938),),
         ((1_915_440.0, 0.938),),
         ((96.1, 1_915_440.0),),
     )
     # 0.838 of 0.9, log(1880 / 96.1) of log(2000), log(2166121 / 1915440) of 1.1 log(2117232 /
     # 1685104): 0.9311 x 0.3912 x 0.4898.
-    assert tiles(view)[4].value == "0.178"
+    assert list(tiles(view))[4].value == "0.178"
     assert importance.gather(view) is None
     assert effects.gather(view) is None
 
@@ -191,7 +195,9 @@ def test_one_trial_is_the_whole_front(records: Records) -> None:
 def test_a_study_without_trials_is_all_to_come(records: Records) -> None:
     view = view_of(records.study(), [])
     assert view.stored.in_progress
-    assert [(tile.value, tile.note) for tile in tiles(view)] == [("0 of 12", "none started yet")]
+    assert [(tile.value, tile.note) for tile in list(tiles(view))] == [
+        ("0 of 12", "none started yet")
+    ]
     assert (view.trials, view.front, view.fronts, view.complete) == ((), (), {}, ())
     assert view.marks == ()
     # The front says that it is to come, lists say that they are empty.
@@ -204,8 +210,7 @@ def test_failures_are_listed_with_their_reasons(records: Records) -> None:
     view = view_of(records.study(), trials)
     assert [trial.note for trial in view.trials] == ["diverged at epoch 2", "DivergedError"]
     assert view.fronts == {}
-    assert [tile.value for tile in tiles(view)] == ["2 of 12"]
-    assert tiles(view)[0].note == "2 failed"
+    assert [(tile.value, tile.note) for tile in tiles(view)] == [("2 of 12", "2 failed")]
 
 
 def test_values_that_are_not_finite_are_on_no_front(records: Records) -> None:
@@ -227,7 +232,7 @@ def test_a_study_is_in_progress_until_nothing_is_left(
     stored = StoredStudy(
         records.study(budget=budget), records.trials()[:finished], possible=possible
     )
-    assert report_view(stored, written_at=WRITTEN_AT, version="1").stored.in_progress is expected
+    assert ReportView(stored, written_at=WRITTEN_AT, version="1").stored.in_progress is expected
 
 
 def test_mixed_devices_are_warned_of(records: Records) -> None:
@@ -254,27 +259,25 @@ def test_a_repeat_under_way_says_how_far_it_is(records: Records) -> None:
 
 
 def test_a_repeat_that_has_ended_leaves_no_note(records: Records) -> None:
-    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
     assert [trial.number for trial in view.trials if trial.note] == [2, 3]
     assert view.trials[3].note == "diverged at epoch 2"
 
 
 def test_the_protocol_says_how_many_repeats_are_left(records: Records) -> None:
-    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
-    facts = {fact.label: fact.value for fact in protocol.gather(view)}
+    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    facts = protocol.gather(view)
     # 5 has had its five runs. 2 has two results, 9 three ended runs, 8, 7 and 1, which may
     # belong to the front, one each: 3 + 2 + 4 + 4 + 4.
     near = {n for n, sure in view.stored.front_probabilities.items() if sure >= 0.1}
     assert near == {1, 2, 5, 7, 8, 9}
-    assert view.stored.repeats_left == 17
+    assert len(view.stored.work.repeats) == 17
     expected = "until each trial on or near the front has 5 runs, 17 to go"
     assert facts["Repeats"] == expected
     done = view_of(replace(records.study(), repeats=1), records.trials())
-    facts = {fact.label: fact.value for fact in protocol.gather(done)}
+    facts = protocol.gather(done)
     assert facts["Repeats"] == "until each trial on or near the front has 1 run, none to go"
-    assert "Repeats" not in {
-        fact.label for fact in protocol.gather(view_of(records.study(), records.trials()))
-    }
+    assert "Repeats" not in set(protocol.gather(view_of(records.study(), records.trials())))
 
 
 @pytest.mark.parametrize(("repeats", "expected"), [(0, False), (1, False), (2, True)])
@@ -288,7 +291,7 @@ def test_a_study_is_in_progress_while_repeats_are_due(
 
 def test_probabilities_are_those_of_the_rows(records: Records) -> None:
     stored = stored_of("repeated", records)
-    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
     rows = {row["trial"]: row for row in trial_rows(stored.trials)}
     for trial in view.trials:
         assert trial.front_probability == rows[trial.number].get("front_probability")
@@ -304,6 +307,6 @@ def test_the_command_that_repeats_names_the_study(
     records: Records, storage: str | None, words: str
 ) -> None:
     stored = StoredStudy(records.study(), [], storage=storage)
-    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
     expected = f"fastrcaps-search run --study mnist-mini{words} --runs-on-front 5"
     assert view.repeat_command == expected

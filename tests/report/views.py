@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.front.spread import spread
-from fastrcaps_search.report.payload import payload as page_payload
+from fastrcaps_search.report.page import payload as page_payload
 from fastrcaps_search.report.plots import Drawing
 from fastrcaps_search.report.sections import figures as all_figures
 from fastrcaps_search.report.sections import sections
-from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
+from fastrcaps_search.report.view import ReportView, StoredStudy
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -40,7 +40,7 @@ def view_of(
     claims: Sequence[ClaimRecord] = (),
 ) -> ReportView:
     stored = StoredStudy(study, trials, leases, claims)
-    return report_view(stored, written_at=WRITTEN_AT, version="0.1.0")
+    return ReportView(stored, written_at=WRITTEN_AT, version="0.1.0")
 
 
 def figures(view: ReportView) -> dict[str, Mapping[str, Drawing]]:

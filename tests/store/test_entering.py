@@ -9,6 +9,7 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.migrations import VERSION
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
@@ -93,7 +94,7 @@ class TestEntering:
             enter_study(location, definition, seed=None, budget=4)
         assert path.read_bytes() == before
 
-    @pytest.mark.parametrize("version", [6, 8])
+    @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
     def test_tables_of_another_version_are_refused_and_left_alone(
         self,
         version: int,
@@ -111,7 +112,7 @@ class TestEntering:
             with pytest.raises(StoreError) as refused:
                 attempt()
             assert str(refused.value) == (
-                f"{location.shown} must have tables of version 7, which alone this release reads, "
+                f"{location.shown} must have tables of version {VERSION}, which alone this release reads, "
                 f"got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]

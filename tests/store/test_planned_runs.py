@@ -146,7 +146,7 @@ class TestValues:
         trial = trial_of(store, five)
         assert trial.state is TrialState.COMPLETE
         assert trial.values is not None
-        assert trial.values.as_tuple() == pytest.approx((fmean(accuracies), 5.0, 10))
+        assert tuple(trial.values.values()) == pytest.approx((fmean(accuracies), 5.0, 10))
         assert trial.accuracy_spread is not None
         assert trial.accuracy_spread.deviation == pytest.approx(stdev(accuracies))
         assert trial.seconds_spread is not None

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import shlex
-from collections.abc import Callable, Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.toml import study_toml
-from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.report import axes, text
-from fastrcaps_search.report.curves import UNITS, UNKNOWN, carried, curve
+from fastrcaps_search.report import axes, plots, text
+from fastrcaps_search.report.curves import (
+    UNITS,
+    UNKNOWN,
+    Points,
+    carried,
+    curve,
+    rate_points,
+    size_points,
+)
+from fastrcaps_search.report.fronts import TimeAxis
 from fastrcaps_search.report.panel import Panel
-from fastrcaps_search.report.plots import drawing
-from fastrcaps_search.report.schedules import Points, rate_points, size_points
-from fastrcaps_search.report.style import MUTED
-from fastrcaps_search.report.time_axis import TimeAxis
 from fastrcaps_search.report.trials import TrialView, finite, ranges
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import RunRecord, TrialState
+from fastrcaps_search.store.records import TrialState
 
 MOST_TRACE = 4_000
 """Characters of a failure's trace, its end, that the page carries."""
@@ -56,40 +61,29 @@ def _state(trial: TrialView) -> Iterable[Fact]:
     record = trial.record
     yield "state", str(record.state)
     yield "note", trial.note
-    aside = record.set_aside
-    if aside is not None:
+    if (aside := record.set_aside) is not None:
         when = datetime.fromtimestamp(aside.at, UTC)
         yield "set aside", f"by {aside.by} on {aside.host}, {when:%Y-%m-%d %H:%M} UTC"
     if record.state is TrialState.COMPLETE:
-        yield "on the front", _on_front(trial)
-
-
-def _on_front(trial: TrialView) -> str:
-    if not trial.record.is_feasible:
-        return "no, for it is infeasible"
-    if trial.front_probability is None:
-        return "? (nothing was repeated)"
-    return text.share(trial.front_probability)
+        known = trial.front_probability is not None
+        sure = text.share(trial.front_probability) if known else "? (nothing was repeated)"
+        yield "on the front", sure if record.is_feasible else "no, for it is infeasible"
 
 
 def _parameters(trial: TrialView) -> Iterable[Fact]:
-    parameters = trial.record.parameters
-    yield "P", _given(parameters.adabatch_exponent)
+    own = trial.record.parameters
+    yield "P", "" if own.adabatch_exponent is None else trial.chosen("adabatch_exponent")
     yield "batch size", trial.batch
     yield "schedule", trial.rates
-    yield "decoder", _given(parameters.decoder)
-    yield "shared weights", "" if parameters.weight_sharing is None else trial.shared
-
-
-def _given(value: object) -> str:
-    return "" if value is None else str(value)
+    yield "decoder", "" if own.decoder is None else trial.chosen("decoder")
+    yield "shared weights", "" if own.weight_sharing is None else trial.chosen("weight_sharing")
 
 
 def _values(trial: TrialView) -> Iterable[Fact]:
     record, values = trial.record, trial.record.values
     accuracies = finite(run.accuracy for run in record.runs)
     if values is not None:
-        words = (trial.told(0), trial.accuracy_margin, _mean(trial))
+        words = (trial.told("accuracy"), trial.accuracy_margin, _mean(trial))
         yield "accuracy", " ".join(filter(None, words))
     if len(accuracies) > 1:
         yield "each run", ", ".join(map(text.percent, accuracies))
@@ -100,9 +94,11 @@ def _values(trial: TrialView) -> Iterable[Fact]:
     if values is not None:
         ends = ranges(record.runs).get("training_seconds")
         reach = f"(runs {text.seconds(ends[0])} to {text.seconds(ends[1])})" if ends else ""
-        words = (f"{trial.told(1)} s", trial.seconds_margin, reach)
+        seconds = f"{trial.told('training_seconds')} s"
+        words = (seconds, trial.seconds_margin, reach)
         yield "training time", " ".join(filter(None, words))
-        yield "parameters", trial.told(2)
+        for name in trial.definition.objectives[2:]:
+            yield OBJECTIVES[name].column, trial.told(name)
     for axis, label, what in COUNTS:
         at = trial.positions.get(axis)
         if at is not None:
@@ -119,18 +115,12 @@ def _mean(trial: TrialView) -> str:
 
 def _training(trial: TrialView) -> Iterable[Fact]:
     record = trial.record
-
-    def each(of: Callable[[RunRecord], object]) -> str:
-        return ", ".join(dict.fromkeys(str(of(run)) for run in record.runs))
-
-    def where(of: Callable[[RunSetting], object]) -> str:
-        return ", ".join(dict.fromkeys(str(of(r.setting)) for r in record.runs if r.setting))
-
-    yield "device", where(lambda setting: setting.device_name)
-    yield "threads", where(lambda setting: setting.threads)
-    yield "workers per device", ", ".join(map(str, sorted({e.sharing for e in record.epochs})))
-    yield "torch", where(lambda setting: f"{setting.torch_version}, {setting.precision}")
-    yield "seeds" if len(record.runs) > 1 else "seed", each(lambda run: run.seed)
+    settings = [run.setting for run in record.runs if run.setting]
+    yield "device", _each(setting.device_name for setting in settings)
+    yield "threads", _each(setting.threads for setting in settings)
+    yield "workers per device", _each(sorted({epoch.sharing for epoch in record.epochs}))
+    yield "torch", _each(f"{setting.torch_version}, {setting.precision}" for setting in settings)
+    yield "seeds" if len(record.runs) > 1 else "seed", _each(run.seed for run in record.runs)
     yield "trained by", ", ".join(trial.workers)
     # Of each run the first claim takes nothing over.
     claims = {(epoch.run, epoch.token) for epoch in record.epochs}
@@ -141,63 +131,52 @@ def _training(trial: TrialView) -> Iterable[Fact]:
         yield "bit-equal", "no: continued with other threads, kernels or device"
 
 
-def failure(trial: TrialView) -> dict[str, str | None] | None:
-    """What is known of why it failed."""
-    found = trial.record.failure
-    if found is None or trial.state is not TrialState.FAILED:
-        return None
-    return {
-        "kind": found.kind,
-        "trace": found.trace[-MOST_TRACE:],
-        "log": found.log_path,
-    }
+def _each(values: Iterable[object]) -> str:
+    """The distinct ones, in their order."""
+    return ", ".join(dict.fromkeys(map(str, values)))
 
 
 def data(view: ReportView) -> dict[str, Any]:
     """The cards of all trials, in their order, and what they share."""
     shown = carried(view.trials)
-    said, lines = Pool(), Pool()
+    # What many trials have in common is carried once: facts and lines, by their places.
+    said, lines = (defaultdict[Hashable, int](count().__next__) for _ in range(2))
     trials = []
     for trial in view.trials:
-        runs = trial.record.runs
+        runs, failure = trial.record.runs, trial.record.failure
         found = {
-            "facts": [said.place(fact) for fact in facts(trial)],
+            "facts": [said[fact] for fact in facts(trial)],
             "rate": scaled(rate_points(trial.plan, most=MOST_POINTS), lines),
-            "batch": [*map(lines.place, size_points(trial.plan)), 0, 1],
+            "batch": [*map(lines.__getitem__, size_points(trial.plan)), 0, 1],
             "runs": [curve(trial, run) for run in runs] if trial.number in shown else None,
-            "failure": failure(trial),
-            "isKept": any(map(_is_kept, runs)),
+            # What is known of why it failed.
+            "failure": failure
+            and {
+                "kind": failure.kind,
+                "trace": failure.trace[-MOST_TRACE:],
+                "log": failure.log_path,
+            },
+            # Whether there is a network to write out.
+            "isKept": any(finite([run.accuracy]) and not run.removed for run in runs),
         }
         trials.append({key: value for key, value in found.items() if value not in (None, False)})
     return {
         "trials": trials,
-        "said": said.items,
+        "said": list(said),
         "brief": BRIEF,
-        "lines": lines.items,
+        "lines": list(lines),
         "units": UNITS,
         "unknown": UNKNOWN,
         "layout": layout(),
-        **commands(view),
+        # Beginnings of the command lines of a trial, and the protocol of its study file.
+        "select": view.command("select"),
+        "export": view.command("export"),
+        "seed": view.study.seed,
+        "file": study_toml(view.definition, without=("name", "space", "configuration")),
     }
 
 
-class Pool:
-    """What many trials have in common, carried once."""
-
-    def __init__(self) -> None:
-        self._places: dict[Hashable, int] = {}
-
-    def place(self, item: Hashable) -> int:
-        """Where the item stands."""
-        return self._places.setdefault(item, len(self._places))
-
-    @property
-    def items(self) -> list[Hashable]:
-        """All of them."""
-        return list(self._places)
-
-
-def scaled(points: Points, lines: Pool) -> list[float]:
+def scaled(points: Points, lines: dict[Hashable, int]) -> list[float]:
     """A line as the places of its progress and of its shape, from 0 to 1, and its two ends.
 
     Schedules of one policy have one shape, whatever their rates.
@@ -205,7 +184,7 @@ def scaled(points: Points, lines: Pool) -> list[float]:
     epochs, values = points
     low, high = min(values), max(values)
     shape = ((value - low) / ((high - low) or 1.0) for value in values)
-    return [lines.place(_short(epochs)), lines.place(_short(shape)), low, high]
+    return [lines[_short(epochs)], lines[_short(shape)], low, high]
 
 
 def _short(values: Iterable[float]) -> tuple[float, ...]:
@@ -213,30 +192,13 @@ def _short(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(f"{value:.5g}") for value in values)
 
 
-def _is_kept(run: RunRecord) -> bool:
-    """Whether there is a network to write out."""
-    return run.accuracy is not None and math.isfinite(run.accuracy) and not run.removed
-
-
-def commands(view: ReportView) -> dict[str, Any]:
-    """Beginnings of the command lines of a trial, and the protocol of its study file."""
-    place = view.storage_words
-    return {
-        "select": " ".join(["fastrcaps-search select --study", shlex.quote(view.name), *place]),
-        "export": " ".join(["fastrcaps-search export --study", shlex.quote(view.name), *place]),
-        "seed": view.study.seed,
-        "file": study_toml(view.definition, without=("name", "space", "configuration")),
-    }
-
-
-def layout() -> dict[str, Any]:
+def layout() -> Any:  # noqa: ANN401 - Plotly's own values
     """The style of the card's small figures; the page fills in their lines and titles."""
-    small = {"size": 11, "color": MUTED.light}
+    small = {"size": 11, "color": plots.MUTED.light}
     axis = axes.plain("", tickfont=small, nticks=5)
     axis["title"] = {"text": "", "standoff": 4, "font": small}
     margin = {"l": 44, "r": 8, "t": 6, "b": 34}
-    found: dict[str, Any] = drawing([], xaxis=axis, yaxis=axis, margin=margin, hovermode="x")
-    return dict(found["layout"])
+    return plots.drawing([], xaxis=axis, yaxis=axis, margin=margin, hovermode="x")["layout"]
 
 
 PANEL = Panel(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
@@ -16,65 +15,44 @@ MOST_CHOICES = 40
 """Values above which those of a parameter are not listed one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What trials with one value of one parameter gave: medians."""
-
-    parameter: str
-    value: str
-    trials: int
-    medians: Values
-
-
-def gather(view: ReportView) -> tuple[Effect, ...] | None:
-    """Medians of the feasible trials, by each value of each parameter that varies."""
-    found: list[Effect] = []
+def gather(view: ReportView) -> list[list[str]] | None:
+    """Head and a row for each value of each parameter that varies: medians of feasible trials."""
+    found: list[list[str]] = []
     for key in TRIAL_PARAMETERS.names:
         groups: dict[object, list[Values]] = {}
         for trial in view.feasible:
             value = trial.record.parameters[key]
             if trial.values is not None and value is not None:
                 groups.setdefault(value, []).append(trial.values)
-        repeats = any(len(values) > 1 for values in groups.values())
-        if repeats and 1 < len(groups) <= MOST_CHOICES:
-            found += [
-                Effect(key, text.value(value), len(values), _medians(values))
-                for value, values in sorted(groups.items(), key=lambda item: text.rank(item[0]))
+        repeats = any(len(rows) > 1 for rows in groups.values())
+        if not repeats or not 1 < len(groups) <= MOST_CHOICES:
+            continue
+        named = key.replace("_", " ")
+        for value in sorted(groups, key=text.rank):
+            rows = groups[value]
+            told = [
+                text.without_unit(one, median(row[one.name] for row in rows))
+                for one in view.objectives
             ]
-    return tuple(found) or None
+            found.append([named, text.value(value), text.count(len(rows)), *told])
+            # A parameter is named once.
+            named = ""
+    columns = ["parameter", "value", "trials", *(one.column for one in view.objectives)]
+    return [columns, *found] if found else None
 
 
-def _medians(values: Sequence[Values]) -> Values:
-    return Values({name: median(value[name] for value in values) for name in values[0]})
-
-
-def draw(effects: Sequence[Effect]) -> tuple[Table]:
-    """The table; a parameter is named once."""
-    named = [effect.parameter for effect in effects]
-    rows = [
-        (
-            "" if place and named[place - 1] == effect.parameter else _words(effect.parameter),
-            effect.value,
-            text.count(effect.trials),
-            text.percent(effect.medians.accuracy),
-            text.seconds(effect.medians.training_seconds),
-            text.count(effect.medians.parameters),
-        )
-        for place, effect in enumerate(effects)
-    ]
+def draw(rows: Sequence[Sequence[str]]) -> tuple[Table]:
+    """The table."""
+    head, *others = rows
     return (
         Table(
             name="effects-table",
             words="Medians by choice",
-            head=("parameter", "value", "trials", "accuracy", "seconds", "parameters"),
+            head=head,
             left=("parameter", "value"),
-            rows=rows,
+            rows=others,
         ),
     )
-
-
-def _words(parameter: str) -> str:
-    return parameter.replace("_", " ")
 
 
 PANEL = Panel(name="effects", title="Medians by choice", link="", gather=gather, draw=draw)

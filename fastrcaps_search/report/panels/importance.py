@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.objective import OBJECTIVES, Objective, objectives
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
-from fastrcaps_search.report import axes
+from fastrcaps_search.front.criteria import joined
+from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.panel import Panel, Plot
-from fastrcaps_search.report.plots import Drawing, Trace, drawing
-from fastrcaps_search.report.style import ACCENT, TEXT
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
 
 FEWEST_TRIALS = 10
 """Complete trials below which nothing is said of importance."""
@@ -40,7 +36,7 @@ class Importance:
         trials: Of how many.
     """
 
-    parameters: tuple[str, ...]
+    parameters: Sequence[str]
     shares: Mapping[str, Mapping[str, float]]
     best: int
     trials: int
@@ -67,53 +63,37 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
     ]
     if len(trials) < FEWEST_TRIALS or not varied:
         return None
-    best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
-    shares = {
-        name: _shares(found) for name, found in _evaluated(study, trials, varied, best).items()
-    }
-    order = sorted(varied, key=lambda key: -max(share[key] for share in shares.values()))
-    return Importance(tuple(order), shares, best, len(trials))
-
-
-def _evaluated(
-    study: StudyRecord, trials: Sequence[TrialRecord], varied: list[str], best: int
-) -> dict[str, dict[str, float]]:
     # Imported here: Optuna takes longer to import than the rest of the report.
     import optuna
 
     from fastrcaps_search.analysis.distributions import distributions
     from fastrcaps_search.analysis.optuna_trials import quiet
 
+    compared = objectives(study.definition.objectives)
+    best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
     known = distributions(study.definition)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=best / len(trials))
-    found = {}
+    shares = {}
     with quiet():
-        finished = optuna.create_study(directions=["minimize"] * len(OBJECTIVES))
-        finished.add_trials([_frozen(trial, known) for trial in trials])
-        for column, objective in enumerate(OBJECTIVES):
-            sign = -1.0 if objective.maximise else 1.0
-
-            def target(trial: FrozenTrial, column: int = column, sign: float = sign) -> float:
-                return sign * float(trial.values[column])
-
-            found[objective.name] = evaluator.evaluate(finished, varied, target=target)
-    return found
-
-
-def _frozen(trial: TrialRecord, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    from optuna.trial import create_trial
-
-    given = trial.parameters.to_dict()
-    return create_trial(
-        params=given,
-        distributions={key: known[key] for key in given},
-        values=None if trial.values is None else list(trial.values.values()),
-    )
+        finished = optuna.create_study(directions=["minimize"] * len(compared))
+        for trial in trials:
+            given = trial.parameters.to_dict()
+            kinds = {key: known[key] for key in given}
+            values = None if trial.values is None else list(trial.values.values())
+            finished.add_trial(
+                optuna.trial.create_trial(params=given, distributions=kinds, values=values)
+            )
+        for column, objective in enumerate(compared):
+            target = partial(_cost, column, objective)
+            found = evaluator.evaluate(finished, varied, target=target)
+            total = math.fsum(found.values()) or 1.0
+            shares[objective.name] = {key: value / total for key, value in found.items()}
+    order = sorted(varied, key=lambda key: -max(share[key] for share in shares.values()))
+    return Importance(order, shares, best, len(trials))
 
 
-def _shares(found: Mapping[str, float]) -> dict[str, float]:
-    total = math.fsum(found.values())
-    return {key: value / total if total > 0 else 0.0 for key, value in found.items()}
+def _cost(column: int, objective: Objective, trial: Any) -> float:  # noqa: ANN401 - Optuna's
+    return objective.cost(float(trial.values[column]))
 
 
 def gather(view: ReportView) -> Importance | None:
@@ -123,7 +103,7 @@ def gather(view: ReportView) -> Importance | None:
 
 def draw(found: Importance) -> tuple[Plot]:
     """The figure."""
-    words = "for accuracy, training time and parameters"
+    words = f"for {joined([OBJECTIVES[name].label for name in found.shares])}"
     return (
         Plot(
             name="importances",
@@ -139,49 +119,35 @@ def draw(found: Importance) -> tuple[Plot]:
     )
 
 
-def importances(found: Importance) -> Drawing:
+def importances(found: Importance) -> plots.Drawing:
     """A column of bars for each objective; the most important parameter is on top."""
-    names = [name.replace("_", " ") for name in reversed(found.parameters)]
-    gap, width = 0.06, (1 - 2 * 0.06) / 3
-    layout: dict[str, Any] = {"yaxis": {"tickfont": {"color": TEXT.light}, "automargin": True}}
-    data: list[Trace] = []
+    upwards = found.parameters[::-1]
+    tick = {"color": plots.TEXT.light}
+    layout: dict[str, Any] = {"yaxis": {"tickfont": tick, "automargin": True}, "bargap": 0.35}
+    data: list[plots.Trace] = []
     titles = []
-    for place, objective in enumerate(OBJECTIVES):
-        suffix = str(place + 1) if place else ""
-        left = place * (width + gap)
+    places = axes.side_by_side(len(found.shares), gap=0.06)
+    for name, (suffix, domain) in zip(found.shares, places, strict=True):
+        objective = OBJECTIVES[name]
         layout[f"xaxis{suffix}"] = axes.plain(
-            "", domain=[left, left + width], range=[0, 1.05], tickformat=".0%", nticks=3
+            "", domain=domain, range=[0, 1.05], tickformat=".0%", nticks=3
         )
-        shares = found.shares[objective.name]
         data.append(
             {
                 "type": "bar",
                 "orientation": "h",
-                "x": [shares[key] for key in reversed(found.parameters)],
-                "y": names,
+                "x": [found.shares[name][key] for key in upwards],
+                "y": [key.replace("_", " ") for key in upwards],
                 "xaxis": f"x{suffix}",
-                "marker": {"color": ACCENT.light},
+                "marker": {"color": plots.ACCENT.light},
                 "hovertemplate": f"%{{y}}: %{{x:.0%}} for {objective.label}<extra></extra>",
             }
         )
-        titles.append(_title(objective.label, left))
+        above = {"xanchor": "left", "yanchor": "bottom", "font": plots.SMALL}
+        place_of = {"xref": "paper", "yref": "paper"}
+        titles.append(plots.words_at(domain[0], 1.0, objective.label, **place_of, **above))
     margin = {"l": 64, "r": 16, "t": 28, "b": 32}
-    return drawing(data, **layout, annotations=titles, bargap=0.35, margin=margin)
-
-
-def _title(words: str, left: float) -> dict[str, Any]:
-    """A title above the column that begins there."""
-    return {
-        "text": words,
-        "x": left,
-        "y": 1.0,
-        "xref": "paper",
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 12, "color": TEXT.light},
-    }
+    return plots.drawing(data, **layout, annotations=titles, margin=margin)
 
 
 PANEL = Panel(

@@ -6,28 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.analysis.comparing import paired
-from fastrcaps_search.front.paired import Paired
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel, Table
-from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
-
-
-@dataclass(frozen=True, slots=True)
-class PairRow:
-    """One trial against the most accurate one.
-
-    Attributes:
-        trial: The trial, the first of the two.
-        run: Index of its run of highest accuracy.
-        accuracy: Of that run.
-        paired: How the two networks differ; ``None`` where the hits of one are not stored.
-    """
-
-    trial: TrialView
-    run: int
-    accuracy: float
-    paired: Paired | None
+from fastrcaps_search.store.records import RunRecord
+from fastrcaps_search.store.trials import TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +18,35 @@ class Pairs:
     """Number of the most accurate trial, and a row for each of the others that figures show."""
 
     best: int
-    rows: tuple[PairRow, ...]
+    rows: Sequence[Sequence[str]]
 
 
 def gather(view: ReportView) -> Pairs | None:
     """The pairs; ``None`` where the front has a single trial."""
-    images, hits = view.definition.evaluation_size, view.stored.hits
     rows = [
-        PairRow(
-            trial,
-            run.run,
-            run.accuracy or 0.0,
-            paired(trial.record, view.front[0].record, hits, images=images),
-        )
+        _row(view, trial.record, run)
         for trial in view.shown_front[1:]
         if (run := trial.record.best_run) is not None
     ]
-    return Pairs(view.front[0].number, tuple(rows)) if rows else None
+    return Pairs(view.front[0].number, rows) if rows else None
+
+
+def _row(view: ReportView, trial: TrialRecord, run: RunRecord) -> Sequence[str]:
+    """A trial's run of highest accuracy against that of the most accurate one."""
+    images, hits = view.definition.evaluation_size, view.stored.hits
+    first = (str(trial.number), str(run.run), text.percent(run.accuracy))
+    found = paired(trial, view.front[0].record, hits, images=images)
+    if found is None:
+        return (*first, "which images they have right is not stored")
+    low, high = found.interval
+    return (
+        *first,
+        text.count(found.first_only),
+        text.count(found.second_only),
+        text.points(found.difference),
+        f"{text.points(low)} to {text.points(high)}",
+        text.p_value(found.p_value),
+    )
 
 
 def note(found: Pairs) -> tuple[str, ...]:
@@ -74,24 +69,8 @@ def draw(found: Pairs) -> tuple[Table]:
             words="On the same images",
             head=("trial", "run", "accuracy", *only, "difference", "95 % interval", "p"),
             left=("trial",),
-            rows=[_row(row) for row in found.rows],
+            rows=found.rows,
         ),
-    )
-
-
-def _row(row: PairRow) -> Sequence[str]:
-    first = (str(row.trial.number), str(row.run), text.percent(row.accuracy))
-    found = row.paired
-    if found is None:
-        return (*first, "which images they have right is not stored")
-    low, high = found.interval
-    return (
-        *first,
-        text.count(found.first_only),
-        text.count(found.second_only),
-        text.points(found.difference),
-        f"{text.points(low)} to {text.points(high)}",
-        text.p_value(found.p_value),
     )
 
 

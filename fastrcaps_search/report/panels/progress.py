@@ -9,10 +9,8 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from fastrcaps_search.report import axes
+from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.panel import Panel, Plot
-from fastrcaps_search.report.plots import Drawing, drawing, short
-from fastrcaps_search.report.style import ACCENT
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -23,7 +21,6 @@ class Progress:
 
     Attributes:
         trials: Their numbers.
-        finished: 1, 2, 3, ...
         spent_seconds: Training seconds of all epochs of all of them so far, past the best
             epochs too and those of failed trials; without repeats, which come after them all.
         hypervolumes: Share of the study's box, never falling; the last one is the hypervolume that
@@ -32,7 +29,6 @@ class Progress:
     """
 
     trials: tuple[int, ...]
-    finished: tuple[int, ...]
     spent_seconds: tuple[float, ...]
     hypervolumes: tuple[float, ...]
     is_repeated: bool
@@ -43,15 +39,15 @@ def gather(view: ReportView) -> Progress | None:
     study = view.study
     ended = [trial.record for trial in view.trials if trial.record.is_finished]
     ended.sort(key=lambda trial: (trial.finished_at or 0.0, trial.number))
-    if study.box is None or all(trial.feasible_values is None for trial in ended):
+    means = [trial.feasible_means for trial in ended]
+    if study.box is None or not any(means):
         return None
     # Later runs are repeats.
     runs = study.definition.runs_per_trial
     return Progress(
         trials=tuple(trial.number for trial in ended),
-        finished=tuple(range(1, len(ended) + 1)),
         spent_seconds=tuple(accumulate(_spent(trial, runs) for trial in ended)),
-        hypervolumes=tuple(study.box.shares([trial.feasible_means or {} for trial in ended])),
+        hypervolumes=tuple(study.box.shares([values or {} for values in means])),
         is_repeated=study.repeats > 0,
     )
 
@@ -76,38 +72,40 @@ def note(progress: Progress) -> tuple[str, ...]:
 
 def draw(progress: Progress) -> tuple[Plot, ...]:
     """Hypervolume by finished trials and by the seconds that they cost."""
+    finished = range(1, len(progress.trials) + 1)
     return (
-        Plot(
-            name="hypervolume-trials",
-            drawing=_drawing(progress, progress.finished, "finished trials"),
-            title="Hypervolume by finished trials",
-            words="Step chart of the hypervolume after each finished trial",
-        ),
-        Plot(
-            name="hypervolume-seconds",
-            drawing=_drawing(progress, progress.spent_seconds, "training seconds of all workers"),
-            title="Hypervolume by training seconds",
-            words="Step chart of the hypervolume by training seconds spent",
+        _plot(progress, "trials", "after each finished trial", finished, "finished trials"),
+        _plot(
+            progress,
+            "seconds",
+            "by training seconds spent",
+            progress.spent_seconds,
+            "training seconds of all workers",
         ),
     )
 
 
-def _drawing(progress: Progress, xs: Sequence[float], title: str) -> Drawing:
-    trace = {
-        "type": "scatter",
-        "x": short([0, *xs]),
-        "y": short([0, *progress.hypervolumes]),
-        "customdata": [None, *progress.trials],
-        "mode": "lines+markers" if len(xs) <= 60 else "lines",
-        "line": {"shape": "hv", "color": ACCENT.light, "width": 2},
-        "marker": {"size": 5, "color": ACCENT.light},
-        "hovertemplate": "%{x:,.0f}: hypervolume %{y:.3f}<br>trial %{customdata} "
+def _plot(progress: Progress, unit: str, words: str, xs: Sequence[float], title: str) -> Plot:
+    trace = plots.scatter(
+        "lines+markers" if len(xs) <= 60 else "lines",
+        plots.short([0, *xs]),
+        plots.short([0, *progress.hypervolumes]),
+        customdata=[None, *progress.trials],
+        line={"shape": "hv", "color": plots.ACCENT.light, "width": 2},
+        marker={"size": 5, "color": plots.ACCENT.light},
+        hovertemplate="%{x:,.0f}: hypervolume %{y:.3f}<br>trial %{customdata} "
         "finished<extra></extra>",
-    }
-    return drawing(
-        [trace],
-        xaxis=axes.plain(title, rangemode="tozero", nticks=7, tickangle=0),
-        yaxis=axes.plain("hypervolume", range=[0, 1.03 * max(progress.hypervolumes) or 1]),
+    )
+    highest = max(progress.hypervolumes)
+    return Plot(
+        name=f"hypervolume-{unit}",
+        drawing=plots.drawing(
+            [trace],
+            xaxis=axes.plain(title, rangemode="tozero", nticks=7, tickangle=0),
+            yaxis=axes.plain("hypervolume", range=[0, 1.03 * highest or 1]),
+        ),
+        title=f"Hypervolume by {'finished trials' if unit == 'trials' else 'training seconds'}",
+        words=f"Step chart of the hypervolume {words}",
     )
 
 

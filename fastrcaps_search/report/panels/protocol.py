@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from fastrcaps_search.analysis.summary import StudySummary
 from fastrcaps_search.definition.objective import OBJECTIVES
@@ -18,64 +18,38 @@ OTHER_KEYS = (
 """Keys of a study file that are told only where they differ from their defaults."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A line of the protocol."""
-
-    label: str
-    value: str
-
-
-def gather(view: ReportView) -> tuple[Fact, ...]:
-    """How the values came to be: split, epochs, devices, versions."""
-    study, summary = view.study, view.summary
-    definition = study.definition
-    found = {
-        "Accuracy": _evaluation(definition),
-        "Training": _training(definition),
-        "Repeats": _repeats(study.repeats, view.stored.repeats_left),
-        "Learning rates": _learning_rates(definition),
-        "Batch sizes": _batch_sizes(definition),
-        **_others(definition),
-        "Seeds": f"from {study.seed}",
-        "Devices": text.listed(summary.devices),
-        "Workers per device": text.listed(summary.sharing),
-        "Versions": _versions(summary, view.version),
-        "Hypervolume": _hypervolume(summary),
-        "Paper's count": _papers_count(definition),
-    }
-    if summary.running and summary.eta_seconds:
-        found["Left"] = f"about {text.duration(summary.eta_seconds)}"
-    return tuple(Fact(key, value) for key, value in found.items() if value != text.NOTHING)
-
-
-def _papers_count(definition: StudyDefinition) -> str:
-    """The paper counts the coupling coefficients as parameters, which are not learned."""
-    added = definition.architecture.coupling_coefficients
-    return f"learned parameters plus {added:,} coupling coefficients" if added else text.NOTHING
-
-
-def _evaluation(definition: StudyDefinition) -> str:
+def gather(view: ReportView) -> dict[str, str]:
+    """How the values came to be: split, epochs, devices, versions; empty where there is none."""
+    definition, summary = view.definition, view.summary
+    runs, planned = definition.runs_per_trial, view.study.repeats
     split, size = definition.evaluate_on.images, definition.evaluation_size
-    runs = definition.runs_per_trial
     mean = f", mean over {runs} runs" if runs > 1 else ""
-    return f"highest over the epochs on the {split} ({size:,} images){mean}"
-
-
-def _training(definition: StudyDefinition) -> str:
-    runs = definition.runs_per_trial
     shifts = ", shifted by up to 2 pixels" if definition.shifts else ""
-    return (
-        f"{definition.epochs_in_words} of {definition.split_size:,} images{shifts}; "
-        f"{text.plural(runs, 'run')} per trial; {definition.precision}"
-    )
-
-
-def _repeats(planned: int, left: int) -> str:
-    if not planned:
-        return text.NOTHING
-    runs = text.plural(planned, "run")
-    return f"until each trial on or near the front has {runs}, {left or 'none'} to go"
+    boundaries = definition.boundaries_within(definition.offered_epochs[-1])
+    grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
+    torch = "".join(f", torch {version}" for version in summary.torch_versions)
+    # The paper counts these as parameters, which are not learned.
+    added = definition.architecture.coupling_coefficients
+    is_left = summary.running and summary.eta_seconds
+    found = {
+        "Accuracy": f"highest over the epochs on the {split} ({size:,} images){mean}",
+        "Training": f"{definition.epochs_in_words} of {definition.split_size:,} images{shifts}; "
+        f"{text.plural(runs, 'run')} per trial; {definition.precision}",
+        "Repeats": planned
+        and f"until each trial on or near the front has {text.plural(planned, 'run')}, "
+        f"{len(view.stored.work.repeats) or 'none'} to go",
+        "Learning rates": _learning_rates(definition),
+        "Batch sizes": f"{definition.batch_size} where constant; AdaBatch {grows}",
+        **_others(definition),
+        "Seeds": f"from {view.study.seed}",
+        "Devices": ", ".join(summary.devices),
+        "Workers per device": ", ".join(map(str, summary.sharing)),
+        "Versions": f"fastrcaps-search {view.version}{torch}",
+        "Hypervolume": _hypervolume(summary),
+        "Paper's count": added and f"learned parameters plus {added:,} coupling coefficients",
+        "Left": is_left and f"about {text.duration(is_left)}",
+    }
+    return {label: str(said) for label, said in found.items() if said}
 
 
 def _learning_rates(definition: StudyDefinition) -> str:
@@ -83,12 +57,6 @@ def _learning_rates(definition: StudyDefinition) -> str:
     low = space.lr_min[0] if space and space.lr_min else definition.lr_min
     high = space.lr_max[1] if space and space.lr_max else definition.lr_max
     return f"{low:g} to {high:g}"
-
-
-def _batch_sizes(definition: StudyDefinition) -> str:
-    boundaries = definition.boundaries_within(definition.offered_epochs[-1])
-    grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
-    return f"{definition.batch_size} where constant; AdaBatch {grows}"
 
 
 def _others(definition: StudyDefinition) -> dict[str, str]:
@@ -103,20 +71,12 @@ def _others(definition: StudyDefinition) -> dict[str, str]:
     }
 
 
-def _versions(summary: StudySummary, version: str) -> str:
-    return ", ".join(
-        [f"fastrcaps-search {version}", *map("torch {}".format, summary.torch_versions)]
-    )
-
-
 def _hypervolume(summary: StudySummary) -> str:
-    box = summary.box
-    if box is None or summary.hypervolume is None:
-        return text.NOTHING
+    if summary.box is None or summary.hypervolume is None:
+        return ""
+    edges = summary.box.edges.items()
     worst, best = (
-        ", ".join(
-            text.of_objective(OBJECTIVES[name], edges[end]) for name, edges in box.edges.items()
-        )
+        ", ".join(text.of_objective(OBJECTIVES[name], ends[end]) for name, ends in edges)
         for end in (0, 1)
     )
     return (

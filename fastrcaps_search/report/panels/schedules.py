@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from operator import attrgetter
 from typing import Any
 
-from fastrcaps_search.report import axes, text
+from fastrcaps_search.report import axes, plots, text
+from fastrcaps_search.report.curves import Points, rate_points
 from fastrcaps_search.report.panel import Panel, Plot
-from fastrcaps_search.report.plots import DASHES, Drawing, drawing
-from fastrcaps_search.report.schedules import Points, rate_points
-from fastrcaps_search.report.style import TEXT, Tone
 from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.training.policy import TrainingPlan
@@ -34,7 +35,7 @@ class Line:
     """
 
     name: str
-    tone: Tone
+    tone: plots.Tone
     trials: tuple[int, ...]
     epochs: tuple[float, ...]
     values: tuple[float, ...]
@@ -44,35 +45,39 @@ class Line:
 class Schedules:
     """The distinct schedules of the first trials on the front, in their order."""
 
-    rates: tuple[Line, ...]
-    sizes: tuple[Line, ...]
-    cut: tuple[str, ...]
+    rates: Sequence[Line]
+    sizes: Sequence[Line]
+    cut: Sequence[str]
 
 
 def gather(view: ReportView) -> Schedules | None:
     """The schedules; ``None`` without a front."""
-    groups: tuple[dict[object, list[TrialView]], ...] = ({}, {})
-    for trial in view.shown_front:
-        for found, part in zip(groups, (trial.plan.rates, trial.plan.batch_sizes), strict=True):
-            found.setdefault(part, []).append(trial)
-    rates, sizes = (list(found.values()) for found in groups)
-    if not rates:
+    if not view.front:
         return None
+    trials, rates = view.shown_front, partial(rate_points, most=MOST_POINTS)
     return Schedules(
-        tuple(_line(group, str(group[0].record.parameters.lr_policy), _rates) for group in rates),
-        tuple(_line(group, group[0].batch, _sizes) for group in sizes),
+        _lines(trials, attrgetter("rates"), lambda t: t.record.parameters.lr_policy, rates),
+        _lines(trials, attrgetter("batch_sizes"), lambda t: t.batch, _sizes),
         view.cut,
     )
 
 
-def _line(group: Sequence[TrialView], name: str, of: Callable[[TrainingPlan], Points]) -> Line:
-    tones = {trial.mark.tone for trial in group}
-    tone = tones.pop() if len(tones) == 1 else TEXT
-    return Line(name, tone, tuple(sorted(trial.number for trial in group)), *of(group[0].plan))
-
-
-def _rates(plan: TrainingPlan) -> Points:
-    return rate_points(plan, most=MOST_POINTS)
+def _lines(
+    trials: Sequence[TrialView],
+    part: Callable[[TrainingPlan], object],
+    name: Callable[[TrialView], str],
+    points: Callable[[TrainingPlan], Points],
+) -> list[Line]:
+    """A line for each distinct part of the trials' plans."""
+    groups: dict[object, list[TrialView]] = {}
+    for trial in trials:
+        groups.setdefault(part(trial.plan), []).append(trial)
+    found = []
+    for first, *more in groups.values():
+        tone = first.mark.tone if all(t.mark.tone == first.mark.tone for t in more) else plots.TEXT
+        numbers = tuple(sorted(trial.number for trial in (first, *more)))
+        found.append(Line(name(first), tone, numbers, *points(first.plan)))
+    return found
 
 
 def _sizes(plan: TrainingPlan) -> Points:
@@ -82,54 +87,45 @@ def _sizes(plan: TrainingPlan) -> Points:
 def draw(found: Schedules) -> tuple[Plot, ...]:
     """Both figures."""
     highest = max(rate for line in found.rates for rate in line.values)
-    sizes = [int(size) for line in found.sizes for size in line.values]
+    rate = axes.plain("learning rate", range=[0, highest * 1.06], tickformat="~g")
+    sizes = axes.powers_of_two([int(size) for line in found.sizes for size in line.values])
+    size = axes.plain("batch size (log scale)", **sizes)
+    trials = "for the trials on the front"
     return (
         Plot(
             name="rates",
-            drawing=_drawing(
-                found.rates,
-                "epoch %{x:.2f}: %{y:.3g}",
-                axes.plain("learning rate", range=[0, highest * 1.06], tickformat="~g"),
-            ),
+            drawing=_drawing(found.rates, "epoch %{x:.2f}: %{y:.3g}", rate),
             title="Learning rates",
-            words="Line chart of the learning rate over training for the trials on the front",
+            words=f"Line chart of the learning rate over training {trials}",
         ),
         Plot(
             name="batches",
-            drawing=_drawing(
-                found.sizes,
-                "batch %{y}",
-                axes.plain("batch size (log scale)", **axes.powers_of_two(sizes)),
-                shape="hv",
-            ),
+            drawing=_drawing(found.sizes, "batch %{y}", size, shape="hv"),
             title="Batch sizes",
-            words="Step chart of the batch size by epoch for the trials on the front",
+            words=f"Step chart of the batch size by epoch {trials}",
         ),
     )
 
 
 def _drawing(
     lines: Sequence[Line], beside: str, y: dict[str, Any], *, shape: str = "linear"
-) -> Drawing:
+) -> plots.Drawing:
     last = max(line.epochs[-1] for line in lines)
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": list(line.epochs),
-            "y": list(line.values),
-            "line": {
-                "shape": shape,
-                "color": line.tone.light,
-                "width": 2,
-                "dash": DASHES[place % len(DASHES)],
-            },
-            "name": f"{line.name}: {text.numbered('trial', line.trials)}",
-            "hovertemplate": f"{beside}<extra>%{{fullData.name}}</extra>",
-        }
-        for place, line in enumerate(lines)
-    ]
-    return drawing(
+    data = []
+    for line, dash in zip(lines, cycle(plots.DASHES), strict=False):
+        look = {"shape": shape, "color": line.tone.light, "width": 2, "dash": dash}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": list(line.epochs),
+                "y": list(line.values),
+                "line": look,
+                "name": f"{line.name}: {text.numbered('trial', line.trials)}",
+                "hovertemplate": f"{beside}<extra>%{{fullData.name}}</extra>",
+            }
+        )
+    return plots.drawing(
         data,
         showlegend=len(lines) <= MOST_NAMED,
         xaxis=axes.plain("progress in epochs", range=[0, last], **axes.whole(last)),

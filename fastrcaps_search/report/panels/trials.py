@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
+from fastrcaps_search.definition.objective import ACCURACY, Objective
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import TrialState
+
+UNKNOWN = (text.NOTHING, text.share(None))
+"""What is said where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,83 +25,65 @@ class Column:
     Attributes:
         key: In the address of the page, which says by what the list is sorted.
         title: Its title.
-        text: What it says of a trial; empty where it says nothing.
+        text: What it says of a trial; empty or ``UNKNOWN`` where it says nothing.
         path: Where a number that it is sorted by stands in the row of ``trials --json``; sorted
             by its texts if left out.
+        fewest: Different things that trials must say for it to be there.
     """
 
     key: str
     title: str
     text: Callable[[TrialView], str]
     path: str = ""
+    fewest: int = 0
 
 
-def _known(words: str) -> str:
-    return "" if words == text.NOTHING else words
+def columns(objectives: Sequence[Objective]) -> list[Column]:
+    """All columns."""
+    values = [
+        Column(one.column, one.column, methodcaller("told", one.name), f"values.{one.name}")
+        for one in objectives
+    ]
+    tested = Column(
+        "test", "test", lambda t: text.percent(t.record.test_accuracy), "test_accuracy", 1
+    )
+    values.insert(objectives.index(ACCURACY) + 1, tested)
+    return [*FIRST, *values, *LAST]
 
 
-COLUMNS = (
-    Column("trial", "trial", lambda trial: str(trial.number), "trial"),
-    Column("state", "state", lambda trial: str(trial.state)),
-    Column("policy", "policy", lambda trial: trial.mark.policy),
-    Column("accuracy", "accuracy", lambda trial: trial.told(0), "values.accuracy"),
-    Column(
-        "test", "test", lambda trial: _known(text.percent(trial.test_accuracy)), "test_accuracy"
-    ),
-    Column("seconds", "seconds", lambda trial: trial.told(1), "values.training_seconds"),
-    Column("parameters", "parameters", lambda trial: trial.told(2), "values.parameters"),
-    Column(
-        "sure",
-        "on front",
-        lambda trial: (
-            "" if trial.front_probability is None else text.share(trial.front_probability)
-        ),
-        "front_probability",
-    ),
-    Column("p", "P", lambda trial: _known(trial.exponent), "params.adabatch_exponent"),
-    Column("batch", "batch size", lambda trial: trial.batch),
-    Column("decoder", "decoder", lambda trial: _known(trial.decoder)),
-    Column("shared", "shared", lambda trial: _known(trial.shared)),
-    Column("device", "device", lambda trial: trial.record.device or ""),
+FIRST = (
+    Column("trial", "trial", lambda t: str(t.number), "trial"),
+    Column("state", "state", lambda t: str(t.record.state)),
+    Column("policy", "policy", lambda t: t.mark.policy),
 )
-ALWAYS = ("trial", "state", "policy", "accuracy", "seconds", "parameters", "batch")
-"""Columns that are there whatever they say."""
+LAST = (
+    Column("sure", "on front", lambda t: text.share(t.front_probability), "front_probability", 1),
+    Column("p", "P", lambda t: t.chosen("adabatch_exponent"), "params.adabatch_exponent", 1),
+    Column("batch", "batch size", lambda t: t.batch),
+    Column("decoder", "decoder", lambda t: t.chosen("decoder"), fewest=1),
+    Column("shared", "shared", lambda t: t.chosen("weight_sharing"), fewest=1),
+    Column("device", "device", lambda t: t.record.device or "", fewest=2),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The list.
+def gather(view: ReportView) -> dict[str, Any]:
+    """The list of a study, which may be empty.
 
-    Attributes:
-        columns: Those that say something: one more would push the others out of view.
-        cells: Texts of each trial, by column.
-        states: What the list may be narrowed to.
+    Returns:
+        ``columns``: those that say something, for one more would push the others out of view;
+        ``cells``: texts of each trial, by column; ``states``: what the list may be narrowed to.
     """
-
-    columns: tuple[Column, ...]
-    cells: tuple[tuple[str, ...], ...]
-    states: tuple[str, ...]
-
-
-def gather(view: ReportView) -> Listed:
-    """The list of a study, which may be empty."""
-    texts = {column.key: [column.text(trial) for trial in view.trials] for column in COLUMNS}
-    shown = tuple(column for column in COLUMNS if _says(column.key, texts[column.key]))
-    states = [state.value for state in TrialState if state.value in texts["state"]]
+    found, texts = [], []
+    for column in columns(view.objectives):
+        cells = map(column.text, view.trials)
+        said = ["" if cell in UNKNOWN else cell for cell in cells]
+        if len(set(said) - {""}) >= column.fewest:
+            found.append({"key": column.key, "title": column.title, "path": column.path})
+            texts.append(said)
+    reached = {trial.record.state for trial in view.trials}
     infeasible = ["infeasible"] * (len(view.complete) > len(view.feasible))
-    cells = zip(*(texts[column.key] for column in shown), strict=True)
-    return Listed(shown, tuple(cells), (*states, *infeasible))
-
-
-def _says(key: str, texts: Sequence[str]) -> bool:
-    found = set(texts) - {""}
-    return key in ALWAYS or (len(found) > 1 if key == "device" else bool(found))
-
-
-def data(found: Listed) -> dict[str, Any]:
-    """Columns and cells."""
-    columns = [{"key": c.key, "title": c.title, "path": c.path} for c in found.columns]
-    return {"columns": columns, "cells": found.cells}
+    states = [state.value for state in TrialState if state in reached] + infeasible
+    return {"columns": found, "cells": list(zip(*texts, strict=True)), "states": states}
 
 
 PANEL = Panel(
@@ -104,5 +91,5 @@ PANEL = Panel(
     title="All trials",
     gather=gather,
     module=__file__,
-    data=data,
+    data=lambda found: found,
 )

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Any
 
 from fastrcaps_search.front.certainty import NEAR
 from fastrcaps_search.front.criteria import joined
-from fastrcaps_search.report import text
-from fastrcaps_search.report.intervals import AccuracyRow, accuracy_row, intervals
+from fastrcaps_search.front.paired import Z_95
+from fastrcaps_search.report import axes, plots, text
 from fastrcaps_search.report.panel import Panel, Plot
-from fastrcaps_search.report.trials import TrialView
+from fastrcaps_search.report.trials import TrialView, finite
 from fastrcaps_search.report.view import ReportView
+from fastrcaps_search.store.records import Values
 
 MOST_NEAR = 6
 """Trials near the front that are named one by one."""
+BELOW = 0.3
+"""How far the interval of the mean over runs stands below its trial's, in rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyRow:
+    """Accuracy of one trial on the front.
+
+    Attributes:
+        trial: The trial.
+        accuracy: Its accuracy, which may be an estimate.
+        measured: Mean over its runs, read off the images.
+        interval: 95 % interval of that from the number of images.
+        mean_interval: 95 % interval of the mean over its runs, or of the estimate, if any.
+        runs: Accuracy of each run.
+    """
+
+    trial: TrialView
+    accuracy: float
+    measured: float
+    interval: tuple[float, float]
+    mean_interval: tuple[float, float] | None
+    runs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,147 +48,185 @@ class Uncertainty:
     """How sure the front is.
 
     Attributes:
-        split: Where the accuracies come from.
-        images: Number of its images.
+        view: The study.
         largest_runs: Most runs of any trial on the front.
         fewest_runs: Fewest of them.
         repeated: Feasible trials of two runs or more, over which the spread is pooled.
         near: Trials behind the front that may well belong there, the most probable first.
         rows: The first trials on the front.
-        is_estimated: Whether accuracies are estimates.
-        has_probabilities: Whether something was repeated, which says how far runs scatter.
-        repeat_command: The command line that repeats trials.
-        cut: Says that there are only the first of the front, where it is so.
     """
 
-    split: str
-    images: int
+    view: ReportView
     largest_runs: int
     fewest_runs: int
     repeated: int
-    near: tuple[TrialView, ...]
-    rows: tuple[AccuracyRow, ...]
-    is_estimated: bool
-    has_probabilities: bool
-    repeat_command: str
-    cut: tuple[str, ...]
+    near: Sequence[TrialView]
+    rows: Sequence[AccuracyRow]
+
+    @property
+    def near_named(self) -> str:
+        """Those in words, the last ones counted."""
+        named = [
+            f"trial {trial.number} ({text.share(trial.front_probability)})"
+            for trial in self.near[:MOST_NEAR]
+        ]
+        more = len(self.near) - MOST_NEAR
+        return joined([*named, f"{more} more"] if more > 0 else named)
 
 
 def gather(view: ReportView) -> Uncertainty | None:
     """How sure the front and its accuracies are; ``None`` without one."""
     if not view.front:
         return None
-    images = view.definition.evaluation_size
     counts = [len(trial.record.results) for trial in view.front]
     feasible = [trial.record for trial in view.trials if trial.record.is_feasible]
+    behind = [
+        (-sure, trial.number)
+        for trial in view.trials
+        if not trial.on_front and (sure := trial.front_probability or 0.0) >= NEAR
+    ]
     return Uncertainty(
-        split=view.definition.evaluate_on.images,
-        images=images,
+        view=view,
         largest_runs=max(counts),
         fewest_runs=min(counts),
         repeated=sum(len(record.results) > 1 for record in feasible),
-        near=_near(view.trials),
-        rows=tuple(
-            accuracy_row(t, t.values, images) for t in view.shown_front if t.values is not None
-        ),
-        is_estimated=view.is_estimated,
-        has_probabilities=bool(view.stored.front_probabilities),
-        repeat_command=view.repeat_command,
-        cut=view.cut,
+        near=[view.by_number[number] for _, number in sorted(behind)],
+        rows=[
+            _row(trial, trial.values, view.definition.evaluation_size)
+            for trial in view.shown_front
+            if trial.values is not None
+        ],
     )
 
 
-def _near(trials: Iterable[TrialView]) -> tuple[TrialView, ...]:
-    found = [
-        (trial.front_probability, trial)
-        for trial in trials
-        if not trial.on_front
-        and trial.front_probability is not None
-        and trial.front_probability >= NEAR
-    ]
-    return tuple(trial for _, trial in sorted(found, key=lambda row: (-row[0], row[1].number)))
-
-
-def note(found: Uncertainty) -> tuple[str, ...]:
-    """What the bars are, and what nothing here says."""
-    return (f"{_images(found)} {_runs(found)}", _probability(found), *found.cut)
-
-
-def _images(found: Uncertainty) -> str:
-    mean = ", here the mean over the trial's runs," if found.is_estimated else ""
-    flattered = "and the front is chosen by it: both push it up, which no interval here corrects."
-    if found.is_estimated:
-        flattered = "which pushes it up, and no interval here corrects that."
-    return (
-        f"Read off the {found.images:,} images of the {found.split}, each accuracy{mean} has a "
-        "95 % interval (Wilson) from the number of images alone: the bars. Each is the highest "
-        f"over its epochs on these images, {flattered}"
+def _row(trial: TrialView, values: Values, images: int) -> AccuracyRow:
+    """What is known of the accuracy of a trial on the front, judged on so many images."""
+    spread = trial.record.accuracy_spread
+    measured = (trial.record.means or values).accuracy
+    return AccuracyRow(
+        trial=trial,
+        accuracy=values.accuracy,
+        measured=measured,
+        interval=wilson(measured, images),
+        mean_interval=None if spread is None else spread.ends(values.accuracy, 1.0),
+        runs=finite(run.accuracy for run in trial.record.runs),
     )
 
 
-def _runs(found: Uncertainty) -> str:
-    if found.largest_runs == 1:
-        return (
-            "Each trial on the front was trained once, so the luck of its seed is not in the "
-            "interval; being picked for it flatters the most accurate one, by about 2 deviations "
-            "from run to run where 40 trials are equally good."
-        )
-    of = "of the estimate" if found.is_estimated else "of their mean (Student's t)"
-    if found.fewest_runs < found.largest_runs:
-        return (
-            f"Trials on the front were trained {found.fewest_runs} to {found.largest_runs} times; "
-            f"the ticks are their runs, the thin bars below them the 95 % interval {of}."
-        )
-    return (
-        f"Each trial on the front was trained {found.largest_runs} times; the ticks are its runs, "
-        f"the thin bar below them the 95 % interval {of}."
-    )
+def wilson(fraction: float, images: int) -> tuple[float, float]:
+    """95 % score interval of a fraction of ``images`` (Wilson 1927, J. Am. Stat. Assoc. 22).
 
+    It says how far the images alone may mislead: where another draw of as many may lie.
 
-def _probability(found: Uncertainty) -> str:
-    if not found.has_probabilities:
-        return Markup(
-            "Nothing was repeated, so nothing says how far luck of the seed reaches: "
-            "<code>{}</code> trains each trial on or near the front with other seeds, until each "
-            "has five runs, and says how sure the front is."
-        ).format(found.repeat_command)
-    trials = (
-        "trial of the study that was" if found.repeated == 1 else "trials of the study that were"
-    )
-    return (
-        "On front, at the right: how probable it is that the trial would be on the front if all "
-        "were trained very many times. Such true means are drawn 2,000 times from what the runs "
-        f"say; how far runs scatter is pooled over the {found.repeated:,} {trials} trained more "
-        "than once, and taken to be the same for all. The probability is the share of the draws "
-        "in which the trial is on the front: chance from seed to seed is in it, that of the "
-        f"images is not.{_near_in_words(found.near)}"
-    )
-
-
-def _near_in_words(near: Sequence[TrialView]) -> str:
-    if not near:
-        return ""
-    named = [
-        f"trial {trial.number} ({text.share(trial.front_probability)})"
-        for trial in near[:MOST_NEAR]
-    ]
-    more = [f"{len(near) - MOST_NEAR} more"] if len(near) > MOST_NEAR else []
-    verb = "is" if len(near) == 1 else "are"
-    return f" T{joined([*named, *more])[1:]} {verb} not on the front but may belong there."
+    Raises:
+        ValueError: The fraction is not between 0 and 1, or there is no image.
+    """
+    if images < 1 or not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"needs a fraction of at least one image, got {fraction} of {images}")
+    weight = Z_95**2 / images
+    centre = (fraction + weight / 2) / (1 + weight)
+    variance = fraction * (1 - fraction) / images + (Z_95 / images) ** 2 / 4
+    half = Z_95 * math.sqrt(variance) / (1 + weight)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def draw(found: Uncertainty) -> tuple[Plot]:
     """The figure."""
-    height = 7 + (2 if found.largest_runs > 1 else 1.5) * len(found.rows)
-    words = "Accuracy of the trials on the front with 95 % intervals, runs and test accuracy"
     return (
         Plot(
             name="accuracies",
-            drawing=intervals(found.rows, found.split),
-            words=words,
-            height=height,
+            drawing=intervals(found),
+            words="Accuracy of the trials on the front with 95 % intervals, runs and test "
+            "accuracy",
+            height=7 + (2 if found.largest_runs > 1 else 1.5) * len(found.rows),
         ),
     )
+
+
+def intervals(found: Uncertainty) -> plots.Drawing:
+    """Accuracy of each trial with its interval, its runs and the test set's word on it."""
+    rows = found.rows[::-1]
+    split = found.view.definition.evaluate_on.images
+    estimated = any(row.trial.record.measured is not None for row in rows)
+    mean = "estimate of the mean" if estimated else "mean of its runs"
+    ends = [end for row in rows for end in (*row.interval, *(row.mean_interval or ()))]
+    runs = [(x, y) for y, row in enumerate(rows) if len(row.runs) > 1 for x in row.runs]
+    tests = [(row.trial.record.test_accuracy, y) for y, row in enumerate(rows)]
+    tested = [(x, y) for x, y in tests if x is not None]
+    test = "accuracy on the test set"
+    look = {"size": 10, "color": plots.TEXT.light, "line": {"width": 1.5}}
+    parts = [
+        _accuracies(rows, f"accuracy on the {split}, 95 % interval"),
+        _means(rows, mean),
+        _points("each run", runs, {"symbol": "line-ns-open", **look}, ", each run"),
+        _points(test, tested, {"symbol": "diamond-open", **look}, f", {test}"),
+    ]
+    data = [trace for trace in parts if trace["x"]]
+    beside = _probabilities(rows)
+    low, high = axes.limits([*ends, *(x for trace in data for x in trace["x"])])
+    return plots.drawing(
+        data,
+        showlegend=True,
+        legend=plots.ABOVE,
+        margin={"l": 64, "r": 68 if beside else 16, "t": 36, "b": 48},
+        annotations=beside,
+        xaxis=axes.plain(
+            "accuracy", range=[low, min(high, 1.005)], tickformat=axes.decimals(high - low)
+        ),
+        yaxis=axes.rows([f"trial {row.trial.number}" for row in rows]),
+    )
+
+
+def _accuracies(rows: Sequence[AccuracyRow], name: str) -> plots.Trace:
+    xs = [row.measured for row in rows]
+    look = {"color": plots.ATTAINED.light, "thickness": 2, "width": 0}
+    marker = {
+        "size": 10,
+        "symbol": [row.trial.mark.symbol for row in rows],
+        "color": [row.trial.mark.tone.light for row in rows],
+    }
+    return _points(name, list(zip(xs, range(len(rows)), strict=True)), marker) | {
+        "customdata": [row.trial.number for row in rows],
+        "error_x": plots.error_bar(xs, [row.interval for row in rows], **look),
+    }
+
+
+def _means(rows: Sequence[AccuracyRow], what: str) -> plots.Trace:
+    """The intervals of the means over runs, or of estimates: thin, each below its trial's."""
+    known = {
+        (row.accuracy, place - BELOW): row.mean_interval
+        for place, row in enumerate(rows)
+        if row.mean_interval is not None
+    }
+    look = {"color": plots.TEXT.light, "thickness": 1, "width": 3}
+    # In the legend a thin bar too; in the figure it lies within the interval.
+    line = {"width": 1, "color": plots.TEXT.light}
+    marker = {"size": 8, "symbol": "line-ew-open", "color": plots.TEXT.light, "line": line}
+    return _points(f"{what}, 95 % interval", list(known), marker, f", {what}") | {
+        "error_x": plots.error_bar([x for x, _ in known], list(known.values()), **look),
+    }
+
+
+def _points(
+    name: str, points: Sequence[tuple[float, float]], marker: plots.Trace, said: str = ""
+) -> plots.Trace:
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    hover = f"%{{x:.2%}}{said}<extra></extra>"
+    return plots.scatter("markers", xs, ys, name=name, marker=marker, hovertemplate=hover)
+
+
+def _probabilities(rows: Sequence[AccuracyRow]) -> list[dict[str, Any]]:
+    """At the right end of each row how probably its trial is on the front, where that is known."""
+    shared = {"xref": "paper", "xanchor": "left", "align": "left", "font": plots.SMALL}
+    known = [
+        plots.words_at(1.01, place, text.share(row.trial.front_probability), **shared)
+        for place, row in enumerate(rows)
+        if row.trial.front_probability is not None
+    ]
+    below = {"yref": "paper", "yanchor": "top", "yshift": -4}
+    muted = {"font": {"size": 12, "color": plots.MUTED.light}}
+    head = plots.words_at(1.01, 0, "on front", **{**shared, **below, **muted})
+    return [*known, head] if known else []
 
 
 PANEL = Panel(
@@ -173,5 +235,5 @@ PANEL = Panel(
     link="How sure",
     gather=gather,
     draw=draw,
-    note=note,
+    module=__file__,
 )

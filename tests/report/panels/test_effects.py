@@ -9,9 +9,8 @@ import pytest
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report.panels import effects as panel
-from fastrcaps_search.report.panels.effects import MOST_CHOICES, Effect
+from fastrcaps_search.report.panels.effects import MOST_CHOICES
 from tests.report.views import view_of
-from tests.triples import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
-    Effects = Callable[[Sequence[TrialRecord]], tuple[Effect, ...]]
+    Effects = Callable[[Sequence[TrialRecord]], list[list[str]]]
 
 
 @pytest.fixture
 def effects(records: Records) -> Effects:
-    return lambda trials: panel.gather(view_of(records.study(), trials)) or ()
+    return lambda trials: (panel.gather(view_of(records.study(), trials)) or [])[1:]
 
 
 def test_effects_by_hand(records: Records, effects: Effects) -> None:
@@ -38,12 +37,12 @@ def test_effects_by_hand(records: Records, effects: Effects) -> None:
         records.complete(number, *values, choice=records.parameters_of(policy, decoder=decoder))
         for number, (policy, decoder, values) in enumerate(rows)
     ]
-    assert effects(trials) == (
-        Effect("lr_policy", "fixed", 3, values_of(0.84, 40.0, 250.0)),
-        Effect("lr_policy", "one_cycle", 1, values_of(0.90, 10.0, 100.0)),
-        Effect("decoder", "full", 3, values_of(0.84, 20.0, 200.0)),
-        Effect("decoder", "reduced", 1, values_of(0.95, 90.0, 250.0)),
-    )
+    assert effects(trials) == [
+        ["lr policy", "fixed", "3", "84.00\u00a0%", "40.0", "250"],
+        ["", "one_cycle", "1", "90.00\u00a0%", "10.0", "100"],
+        ["decoder", "full", "3", "84.00\u00a0%", "20.0", "200"],
+        ["", "reduced", "1", "95.00\u00a0%", "90.0", "250"],
+    ]
 
 
 def test_effects_come_by_size_and_leave_out_what_does_not_apply(
@@ -56,16 +55,15 @@ def test_effects_come_by_size_and_leave_out_what_does_not_apply(
         records.parameters_of(),
     ]
     trials = [records.complete(n, 0.9, 9.0, 9.0, choice=one) for n, one in enumerate(choices)]
-    found = [(effect.parameter, effect.value, effect.trials) for effect in effects(trials)]
-    assert found == [
-        ("lr_policy", "fixed", 3),
-        ("lr_policy", "warm_adabatch", 1),
-        ("batch_policy", "adabatch", 2),
-        ("batch_policy", "constant", 1),
-        ("adabatch_exponent", "9", 2),
-        ("adabatch_exponent", "10", 1),
-        ("weight_sharing", "no", 3),
-        ("weight_sharing", "yes", 1),
+    assert [row[:3] for row in effects(trials)] == [
+        ["lr policy", "fixed", "3"],
+        ["", "warm_adabatch", "1"],
+        ["batch policy", "adabatch", "2"],
+        ["", "constant", "1"],
+        ["adabatch exponent", "9", "2"],
+        ["", "10", "1"],
+        ["weight sharing", "no", "3"],
+        ["", "yes", "1"],
     ]
 
 
@@ -84,18 +82,16 @@ def test_values_without_number_are_not_listed_one_by_one(
         )
         for number in range(MOST_CHOICES + 1)
     ]
-    assert {effect.parameter for effect in effects(trials)} == {"batch_size"}
+    assert {row[0] for row in effects(trials)} == {"batch size", ""}
     # Nor where no two trials have the same: a median of one says nothing of the value.
-    assert effects(trials[:2]) == ()
-    shown = effects([*trials[:2], trials[0]])
-    assert [(effect.value, effect.trials) for effect in shown if effect.parameter == "lr_max"] == [
-        ("0.0001", 2),
-        ("0.0002", 1),
-    ]
+    assert effects(trials[:2]) == []
+    shown = [row[:3] for row in effects([*trials[:2], trials[0]])]
+    place = shown.index(["lr max", "0.0001", "2"])
+    assert shown[place + 1] == ["", "0.0002", "1"]
 
 
 def test_a_parameter_is_named_once_in_the_table(records: Records) -> None:
     choices = [records.parameters_of(decoder=decoder) for decoder in ("full", "full", "reduced")]
     trials = [records.complete(n, 0.9, 9.0, 9.0, choice=one) for n, one in enumerate(choices)]
     (table,) = panel.draw(panel.gather(view_of(records.study(), trials)) or ())
-    assert [row[:3] for row in table.rows] == [("decoder", "full", "2"), ("", "reduced", "1")]
+    assert [row[:3] for row in table.rows] == [["decoder", "full", "2"], ["", "reduced", "1"]]

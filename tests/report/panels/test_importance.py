@@ -48,7 +48,7 @@ def by_optuna(
                 optuna.trial.create_trial(
                     params=params,
                     distributions={key: known[key] for key in params},
-                    values=list(trial.values.as_tuple()),
+                    values=list(trial.values.values()),
                 )
             )
         evaluator = PedAnovaImportanceEvaluator(target_quantile=best / len(trials))

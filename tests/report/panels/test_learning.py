@@ -11,11 +11,12 @@ import pytest
 
 from fastrcaps_search.report.panels import learning
 from fastrcaps_search.report.panels.learning import MOST_FAINT_LINES, Curves, learning_curves
-from fastrcaps_search.report.style import MUTED
+from fastrcaps_search.report.plots import MUTED
 from fastrcaps_search.report.trials import MOST_SHOWN
 from tests.report.views import FAILURE, many, view_of, with_repeat
 
 if TYPE_CHECKING:
+    from fastrcaps_search.report.plots import Trace
     from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
@@ -24,6 +25,12 @@ def curves_of(records: Records, trials: Sequence[TrialRecord]) -> Curves:
     found = learning.gather(view_of(records.study(), trials))
     assert found is not None
     return found
+
+
+def band_of(curves: Curves) -> list[Trace]:
+    """Lowest, highest, both quartiles and the median, as they are drawn."""
+    lines: list[Trace] = learning_curves(curves)["data"]
+    return lines[:5]
 
 
 def ending(records: Records, number: int, accuracies: Sequence[float]) -> TrialRecord:
@@ -45,12 +52,11 @@ def test_curves_are_those_of_each_run(records: Records) -> None:
     trial = records.running(0)
     second = replace(records.epoch_record(1, float("nan"), 9.0), run=1)
     found = curves_of(records, [replace(trial, epochs=(second, *trial.epochs[::-1]))])
-    assert found.front == ()
-    assert found.band is None
+    assert (found.front, found.has_band) == ([], False)
     # 0.9 less 0.6 * 0.3, then 0.9 less 0.6 * 0.09.
-    assert [(line.run, line.epochs) for line in found.others] == [(0, (1, 2)), (1, (1,))]
-    assert found.others[0].accuracies == pytest.approx((0.72, 0.846))
-    assert found.others[1].accuracies == (None,)
+    assert [line.run for line in found.others] == [0, 1]
+    assert found.others[0].accuracies == pytest.approx({1: 0.72, 2: 0.846})
+    assert found.others[1].accuracies == {1: None}
 
 
 def test_the_front_comes_in_its_order_and_the_others_by_number(records: Records) -> None:
@@ -76,11 +82,12 @@ def test_quantiles_of_a_band_by_hand(records: Records, few: None) -> None:
     ]
     found = curves_of(records, [front, *others])
     assert [line.trial.number for line in found.front] == [0]
-    assert found.others == ()
-    assert found.band is not None
-    assert (found.band.runs, found.band.epochs) == (5, (1, 2))
-    expected = [[0.1, 0.2], [0.2, 0.3], [0.3, 0.4], [0.4, 0.5], [0.5, 0.6]]
-    assert np.array(found.band.levels) == pytest.approx(np.array(expected))
+    assert found.has_band
+    levels = band_of(found)
+    assert {tuple(level["x"]) for level in levels} == {(1, 2)}
+    expected = [[0.1, 0.2], [0.5, 0.6], [0.2, 0.3], [0.4, 0.5], [0.3, 0.4]]
+    assert np.array([level["y"] for level in levels]) == pytest.approx(np.array(expected))
+    assert "median of 5 other runs" in levels[-1]["hovertemplate"]
 
 
 def test_a_band_of_many_is_numpys(records: Records) -> None:
@@ -88,19 +95,19 @@ def test_a_band_of_many_is_numpys(records: Records) -> None:
     found = curves_of(records, trials)
     shown = {line.trial.number for line in found.front}
     rest = [trial for trial in trials if trial.number not in shown]
-    assert found.band is not None
-    assert found.band.runs == len(rest) > MOST_FAINT_LINES
+    assert len(found.others) == len(rest) > MOST_FAINT_LINES
     table = np.array([[epoch.metrics.accuracy for epoch in trial.epochs] for trial in rest])
-    expected = np.percentile(table, [0, 25, 50, 75, 100], axis=0)
-    assert np.array(found.band.levels) == pytest.approx(expected)
-    assert found.band.epochs == (1, 2, 3, 4, 5)
+    expected = np.percentile(table, [0, 100, 25, 75, 50], axis=0)
+    levels = band_of(found)
+    assert np.array([level["y"] for level in levels]) == pytest.approx(expected)
+    assert {tuple(level["x"]) for level in levels} == {(1, 2, 3, 4, 5)}
 
 
 def test_at_the_limit_lines_are_still_lines(records: Records) -> None:
     others = [ending(records, n, [0.1]) for n in range(1, MOST_FAINT_LINES + 2)]
     front = records.complete(0, 0.9, 5.0, 5.0)
-    assert len(curves_of(records, [front, *others[:-1]]).others) == MOST_FAINT_LINES
-    assert curves_of(records, [front, *others]).band is not None
+    assert not curves_of(records, [front, *others[:-1]]).has_band
+    assert curves_of(records, [front, *others]).has_band
 
 
 def test_only_the_first_of_a_long_front_are_strong(records: Records) -> None:
@@ -111,8 +118,11 @@ def test_only_the_first_of_a_long_front_are_strong(records: Records) -> None:
 
 
 def test_a_band_without_one_finite_accuracy_can_be_drawn(records: Records, few: None) -> None:
-    found = curves_of(records, [ending(records, n, [float("nan")]) for n in range(3, 9)])
-    assert found.band is None or found.band.epochs == ()
+    front = records.complete(0, 0.9, 5.0, 5.0)
+    others = [ending(records, n, [float("nan")]) for n in range(3, 9)]
+    found = curves_of(records, [front, *others])
+    assert found.has_band
+    assert {tuple(level["x"]) for level in band_of(found)} == {()}
     assert learning_curves(found)["layout"]["yaxis"]["title"]["text"] == "accuracy"
 
 
@@ -133,5 +143,8 @@ def test_a_repeat_under_way_is_a_line_of_its_own(records: Records) -> None:
     begun = [records.epoch_record(1, 0.3, 9.0)]
     trial = with_repeat(records.complete(0, 0.9, 5.0, 5.0), begun)
     found = curves_of(records, [trial])
-    assert [(line.run, line.epochs) for line in found.front] == [(0, (1, 2, 3, 4, 5)), (1, (1,))]
-    assert found.front[0].accuracies[-1] == 0.9
+    assert [(line.run, list(line.accuracies)) for line in found.front] == [
+        (0, [1, 2, 3, 4, 5]),
+        (1, [1]),
+    ]
+    assert found.front[0].accuracies[5] == 0.9

@@ -14,18 +14,13 @@ import pytest
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import Decoder, EvaluateOn
 from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.fronts import PAIRS
-from fastrcaps_search.report.panels import paper_table
-from fastrcaps_search.report.panels.front import overlays
-from fastrcaps_search.report.paper.comparison import Comparison, Quantity, comparison
-from fastrcaps_search.report.paper.protocol import (
-    Measure,
-    paper_name,
-    published_figures,
-    published_runs,
-)
+from fastrcaps_search.report.comparison import Comparison, Quantity, comparison
+from fastrcaps_search.report.fronts import pairs_of
+from fastrcaps_search.report.panels import front, paper_table
+from fastrcaps_search.report.paper import Measure, Published, published
 from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.views import view_of
@@ -50,6 +45,7 @@ CAPSNET_NAMES = [
 FLAT = 0.97
 Peaks = Mapping[int, float]
 """Accuracies at some epochs; at the others it is ``FLAT``."""
+PAIRS = pairs_of(COMMON)
 
 
 @pytest.fixture
@@ -102,7 +98,17 @@ def table_of(*trials: TrialRecord, definition: StudyDefinition = LENET5) -> Comp
 
 
 def quantities(table: Comparison, name: str) -> Mapping[Measure, Quantity]:
-    return next(row.quantities for row in table.rows if row.name == name)
+    return table.quantities[name]
+
+
+def trials_of(table: Comparison) -> dict[str, int]:
+    return {name: own.record.number for name, own in table.trained.items()}
+
+
+def paper_of(definition: StudyDefinition) -> Published:
+    found = published(definition)
+    assert found is not None
+    return found
 
 
 def test_means_and_mean_curves_by_hand(fixed: TrialRecord, one_cycle: TrialRecord) -> None:
@@ -153,14 +159,15 @@ def test_errors_are_pooled_over_the_configurations(
     assert reached.error == pytest.approx(math.sqrt(14 / 6 / 3))
     assert reached.distance == pytest.approx((19 - 19 / 3) / math.sqrt(14 / 6 * 8 / 15))
     assert reached.agrees is False
-    assert reached.difference == pytest.approx(19 / 3 - 19)
+    assert reached.ours == pytest.approx(19 / 3)
+    assert reached.paper == 19
 
 
 def test_rows_are_the_papers_in_its_order(fixed: TrialRecord) -> None:
     table = table_of(fixed)
     names = ["fixed", "exponential_decay", "one_cycle", "warm_restarts", "adabatch"]
-    assert [row.name for row in table.rows] == names
-    assert [row.trial for row in table.rows] == [fixed.number, None, None, None, None]
+    assert list(table.quantities) == names
+    assert trials_of(table) == {"fixed": fixed.number}
     missing = quantities(table, "adabatch")
     assert {quantity.ours for quantity in missing.values()} == {None}
     assert {quantity.mean_curve for quantity in missing.values()} == {None}
@@ -173,13 +180,12 @@ def test_what_was_set_aside_by_hand_is_left_out(
 ) -> None:
     aside = SetAside("ann", "desk", "another bug", 0.0)
     table = table_of(replace(fixed, set_aside=aside), one_cycle)
-    assert [row.trial for row in table.rows] == [None, None, one_cycle.number, None, None]
+    assert trials_of(table) == {"one_cycle": one_cycle.number}
     assert quantities(table, "one_cycle")[Measure.EPOCHS_TO_BASELINE].ours is None
     # The next trial of the configuration takes its place; one that guesses is shown.
     guess = replace(trial(FIXED, {9: 0.98}), infeasible="not better than guessing")
     table = table_of(replace(fixed, set_aside=aside), guess)
-    assert table.rows[0].trial == guess.number
-    assert table.rows[0].infeasible == "not better than guessing"
+    assert table.trained["fixed"].record is guess
 
 
 def test_the_baseline_is_not_compared_with_itself(fixed: TrialRecord) -> None:
@@ -208,7 +214,7 @@ def test_the_papers_single_runs_on_fashion_vary_as_one_run_of_ours(
     low = dict.fromkeys(range(1, 31), 0.9)
     runs = [low | {9: 0.9101 + step * 1e-4} for step in (2, 1, 0, -1, -2)]
     table = table_of(trial(FASHION.configurations[0], *runs), definition=FASHION)
-    assert table.paper_runs == 1
+    assert table.paper.runs == 1
     accuracy = quantities(table, "fixed")[Measure.ACCURACY]
     assert accuracy.error == pytest.approx(math.sqrt(10 / 4 / 5) * 1e-4)
     assert accuracy.distance == pytest.approx(2 / math.sqrt(3))
@@ -254,8 +260,8 @@ def test_without_the_baseline_only_accuracy_and_its_epoch(one_cycle: TrialRecord
     assert found[Measure.ACCURACY].ours == pytest.approx(0.992)
     for measure in (Measure.EPOCHS_TO_BASELINE, Measure.EPOCH_REDUCTION, Measure.TIME_REDUCTION):
         assert (found[measure].ours, found[measure].mean_curve) == (None, None)
-    row = table.rows[2]
-    assert (row.runs, row.paired, row.reached) == (3, 0, 0)
+    own = table.trained["one_cycle"]
+    assert (len(own.runs), len(own.paired), own.reached) == (3, 0, 0)
 
 
 def test_an_accuracy_that_is_not_always_reached(trial: Callable[..., TrialRecord]) -> None:
@@ -263,7 +269,7 @@ def test_an_accuracy_that_is_not_always_reached(trial: Callable[..., TrialRecord
     never = trial(DECAY, {10: 0.984}, {10: 0.98})
     once = trial(ONE_CYCLE, {5: 0.995}, {5: 0.98})
     table = table_of(fixed, never, once)
-    rows = {row.name: (row.paired, row.reached) for row in table.rows}
+    rows = {name: (len(own.paired), own.reached) for name, own in table.trained.items()}
     assert rows["exponential_decay"] == (2, 0)
     assert rows["one_cycle"] == (2, 1)
     for measure in (Measure.EPOCHS_TO_BASELINE, Measure.EPOCH_REDUCTION, Measure.TIME_REDUCTION):
@@ -280,7 +286,8 @@ def test_runs_are_paired_by_seed(trial: Callable[..., TrialRecord]) -> None:
     # Seed 8 against seed 8; seed 12 has no partner.
     decay = trial(DECAY, {2: 0.98, 4: 0.99}, {3: 0.98}, seeds=(8, 12))
     table = table_of(fixed, decay)
-    assert (table.rows[1].runs, table.rows[1].paired, table.rows[1].reached) == (2, 1, 1)
+    own = table.trained["exponential_decay"]
+    assert (len(own.runs), len(own.paired), own.reached) == (2, 1, 1)
     found = quantities(table, "exponential_decay")
     assert found[Measure.EPOCHS_TO_BASELINE].ours == 4
     assert found[Measure.EPOCH_REDUCTION].ours == pytest.approx(1 - 4 / 20)
@@ -320,7 +327,7 @@ def test_only_whole_runs_of_complete_trials_count(trial: Callable[..., TrialReco
     failed = replace(failed, failure=failure)
     bare = replace(trial(RESTARTS, {3: 0.99}), epochs=())
     table = table_of(repeat, running, failed, bare)
-    assert [row.runs for row in table.rows] == [1, 0, 0, 0, 0]
+    assert {name: len(own.runs) for name, own in table.trained.items()} == {"fixed": 1}
     assert quantities(table, "fixed")[Measure.ACCURACY].ours == pytest.approx(0.98)
     assert comparison(LENET5, [running, failed, bare]) is None
     assert comparison(LENET5, []) is None
@@ -328,7 +335,7 @@ def test_only_whole_runs_of_complete_trials_count(trial: Callable[..., TrialReco
 
 def test_the_first_of_several_trials_counts(trial: Callable[..., TrialRecord]) -> None:
     first, second = trial(FIXED, {10: 0.98}), trial(FIXED, {10: 0.99})
-    assert table_of(second, first).rows[0].trial == first.number
+    assert trials_of(table_of(second, first)) == {"fixed": first.number}
 
 
 def test_devices_and_sharing_are_told(trial: Callable[..., TrialRecord]) -> None:
@@ -341,8 +348,10 @@ def test_devices_and_sharing_are_told(trial: Callable[..., TrialRecord]) -> None
 
 
 def test_names_of_the_capsnets() -> None:
-    assert [paper_name(CAPSNET, each) for each in CAPSNET.configurations] == CAPSNET_NAMES
-    assert list(published_figures(CAPSNET)) == CAPSNET_NAMES
+    assert [
+        paper_of(CAPSNET).name_of(CAPSNET, each) for each in CAPSNET.configurations
+    ] == CAPSNET_NAMES
+    assert list(paper_of(CAPSNET).figures) == CAPSNET_NAMES
 
 
 @pytest.mark.parametrize(
@@ -370,24 +379,30 @@ def test_names_of_the_capsnets() -> None:
 def test_other_configurations_have_no_name(changes: dict[str, object]) -> None:
     plain = CAPSNET.configurations[0].to_dict()
     chosen = {key: value for key, value in {**plain, **changes}.items() if value is not None}
-    assert paper_name(CAPSNET, TrialParameters.from_dict(chosen)) is None
+    assert paper_of(CAPSNET).name_of(CAPSNET, TrialParameters.from_dict(chosen)) is None
 
 
 def test_another_reconstruction_weight_is_not_the_papers() -> None:
     other = replace(CAPSNET, reconstruction_weight=0.001)
-    assert paper_name(other, CAPSNET.configurations[0]) is None
+    assert paper_of(CAPSNET).name_of(other, CAPSNET.configurations[0]) is None
 
 
 def test_rates_and_batches_that_say_the_same() -> None:
     plain = CAPSNET.configurations[0].to_dict()
     same = TrialParameters.from_dict({**plain, "lr_max": 1e-3, "batch_size": 16})
-    assert paper_name(CAPSNET, same) == "fixed"
+    assert paper_of(CAPSNET).name_of(CAPSNET, same) == "fixed"
     named = {"lr_policy": "warm_restarts", "cycle_epochs": 1, "cycle_growth": 1, "epochs": 30}
     same = TrialParameters.from_dict({**plain, **named})
-    assert paper_name(CAPSNET, same) == "warm_restarts"
+    assert paper_of(CAPSNET).name_of(CAPSNET, same) == "warm_restarts"
     # A fixed rate has no lower one, and does not decay.
-    assert paper_name(replace(CAPSNET, decay_steps=22), CAPSNET.configurations[0]) == "fixed"
-    assert paper_name(replace(CAPSNET, lr_min=2e-4), CAPSNET.configurations[0]) == "fixed"
+    assert (
+        paper_of(CAPSNET).name_of(replace(CAPSNET, decay_steps=22), CAPSNET.configurations[0])
+        == "fixed"
+    )
+    assert (
+        paper_of(CAPSNET).name_of(replace(CAPSNET, lr_min=2e-4), CAPSNET.configurations[0])
+        == "fixed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -403,9 +418,9 @@ def test_batches_grow_as_in_the_paper(
     boundaries: tuple[int, ...], grown: str | None, warm: str | None
 ) -> None:
     definition = replace(CAPSNET, boundaries=boundaries)
-    assert paper_name(definition, CAPSNET.configurations[0]) == "fixed"
-    assert paper_name(definition, CAPSNET.configurations[4]) == grown
-    assert paper_name(definition, CAPSNET.configurations[5]) == warm
+    assert paper_of(CAPSNET).name_of(definition, CAPSNET.configurations[0]) == "fixed"
+    assert paper_of(CAPSNET).name_of(definition, CAPSNET.configurations[4]) == grown
+    assert paper_of(CAPSNET).name_of(definition, CAPSNET.configurations[5]) == warm
 
 
 @pytest.mark.parametrize(
@@ -440,11 +455,11 @@ def test_a_search_with_one_of_the_papers_configurations(
     reduced = replace(CAPSNET.configurations[0], decoder=Decoder.REDUCED)
     assert comparison(search, [trial(reduced, {10: 0.99})]) is None
     table = table_of(trial(CAPSNET.configurations[0], {10: 0.99}), definition=search)
-    assert [row.name for row in table.rows] == CAPSNET_NAMES
+    assert list(table.quantities) == CAPSNET_NAMES
 
 
 def test_the_papers_reductions_by_hand() -> None:
-    found = published_figures(CAPSNET)
+    found = paper_of(CAPSNET).figures
     assert found["fixed"] == {Measure.ACCURACY: 0.99366, Measure.EPOCH_OF_MAX: 29}
     warm = found["warm_adabatch"]
     assert warm[Measure.EPOCHS_TO_BASELINE] == 3
@@ -456,16 +471,16 @@ def test_the_papers_reductions_by_hand() -> None:
 
 
 def test_lenet5_has_no_seconds_to_compare(fixed: TrialRecord) -> None:
-    found = published_figures(LENET5)
+    found = paper_of(LENET5).figures
     # Epoch 19 against epoch 17: longer.
     assert found["one_cycle"][Measure.EPOCH_REDUCTION] == pytest.approx(-2 / 17)
     assert not any(Measure.TIME_REDUCTION in row for row in found.values())
-    assert Measure.TIME_REDUCTION not in table_of(fixed).published
-    assert Measure.EPOCH_REDUCTION in table_of(fixed).published
+    assert Measure.TIME_REDUCTION not in paper_of(LENET5).known
+    assert Measure.EPOCH_REDUCTION in paper_of(LENET5).known
 
 
 def test_fashion_has_accuracies_and_their_epochs_alone() -> None:
-    found = published_figures(replace(CAPSNET, data_set=FASHION_MNIST))
+    found = paper_of(replace(CAPSNET, data_set=FASHION_MNIST)).figures
     assert list(found) == CAPSNET_NAMES
     assert found["one_cycle"] == {Measure.ACCURACY: 0.9173, Measure.EPOCH_OF_MAX: 27}
     assert {frozenset(row) for row in found.values()} == {
@@ -474,14 +489,14 @@ def test_fashion_has_accuracies_and_their_epochs_alone() -> None:
 
 
 def test_how_many_runs_the_papers_figures_rest_on() -> None:
-    assert [published_runs(study) for study in (CAPSNET, LENET5, FASHION)] == [5, 5, 1]
+    assert [paper_of(study).runs for study in (CAPSNET, LENET5, FASHION)] == [5, 5, 1]
     # A mean of five runs on 10,000 images is a multiple of 0.002 %, one run of 0.01 %.
     thousandths = [
-        round(1e5 * row[Measure.ACCURACY]) for row in published_figures(FASHION).values()
+        round(1e5 * row[Measure.ACCURACY]) for row in paper_of(FASHION).figures.values()
     ]
     assert not any(each % 10 for each in thousandths)
     thousandths = [
-        round(1e5 * row[Measure.ACCURACY]) for row in published_figures(CAPSNET).values()
+        round(1e5 * row[Measure.ACCURACY]) for row in paper_of(CAPSNET).figures.values()
     ]
     assert not any(each % 2 for each in thousandths)
     assert any(each % 10 for each in thousandths)
@@ -508,7 +523,7 @@ def test_the_view_has_the_comparison(
 ) -> None:
     found = paper_table.gather(view_of(study, [fixed]))
     assert found is not None
-    assert found.table == comparison(LENET5, [fixed])
+    assert found == comparison(LENET5, [fixed])
     assert paper_table.gather(view_of(records.study(), records.trials())) is None
 
 
@@ -601,7 +616,7 @@ def test_the_page_of_fashion_says_one_run_and_names_the_coupling(
     assert "mean of 5" not in words
     assert "taken as one run each" in words
     assert "coupling coefficient 1/T" in words
-    laid = overlays(view_of(study, [twice]))["seconds"][PAIRS[0].name]["trace"]
+    laid = front.overlays(front.gather(view_of(study, [twice])))["seconds"][PAIRS[0].name]["trace"]
     assert "accuracy 90.99\u00a0%, one run" in laid["hovertext"][0]
 
 

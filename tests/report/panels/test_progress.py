@@ -47,7 +47,6 @@ def test_two_trials_by_hand(records: Records) -> None:
     )
     assert found is not None
     assert found.trials == (1, 2, 0)
-    assert found.finished == (1, 2, 3)
     assert found.hypervolumes == pytest.approx((0.8, 0.8, 0.85))
 
 

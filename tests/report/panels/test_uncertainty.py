@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped]  # it ships no types
 
 from fastrcaps_search.analysis.estimates import estimated
-from fastrcaps_search.report.intervals import intervals, wilson
+from fastrcaps_search.report.page import page, section_markup
 from fastrcaps_search.report.panels import uncertainty
+from fastrcaps_search.report.panels.uncertainty import intervals, wilson
+from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.trials import MOST_SHOWN, ranges
-from fastrcaps_search.report.view import report_view
+from fastrcaps_search.report.view import ReportView
 from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
 
 if TYPE_CHECKING:
@@ -50,7 +52,6 @@ def test_no_interval_of_what_is_no_fraction(fraction: float, images: int) -> Non
 def test_how_sure_a_front_is(records: Records) -> None:
     found = uncertainty.gather(view_of(records.study(), records.trials()))
     assert found is not None
-    assert (found.split, found.images) == ("validation split", 500)
     assert [row.trial.number for row in found.rows] == records.front
     assert [row.accuracy for row in found.rows] == [0.970, 0.962, 0.948, 0.944, 0.921]
     expected = [by_scipy(right, 500) for right in (485, 481, 474, 472)]
@@ -61,9 +62,8 @@ def test_how_sure_a_front_is(records: Records) -> None:
 
 def test_the_test_set_has_its_own_number_of_images(records: Records) -> None:
     study = records.study(data_set="fashion-mnist", evaluate_on="test")
-    found = uncertainty.gather(view_of(study, records.trials()))
-    assert found is not None
-    assert (found.split, found.images) == ("test set", 10_000)
+    said = page(view_of(study, records.trials()))
+    assert "Read off the 10,000 images of the test set, each accuracy" in said
 
 
 def test_runs_are_counted_and_told(records: Records) -> None:
@@ -98,7 +98,7 @@ def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:
 
 def test_the_mean_over_runs_has_an_interval_of_its_own(records: Records) -> None:
     stored = stored_of("repeated", records)
-    found = uncertainty.gather(report_view(stored, written_at=WRITTEN_AT, version="1"))
+    found = uncertainty.gather(ReportView(stored, written_at=WRITTEN_AT, version="1"))
     assert found is not None
     rows = {row.trial.number: row for row in found.rows}
     # Five runs of 96.8 to 97.2 %: deviation sqrt(10 / 4) per mille, t of 4 degrees 2.776445;
@@ -129,7 +129,7 @@ def test_the_images_say_how_sure_the_runs_are_and_nothing_of_an_estimate(
     assert row.measured == pytest.approx(0.962)
     assert row.accuracy != pytest.approx(0.962, abs=1e-5)
     assert row.interval == pytest.approx(by_scipy(481, 500))
-    bars, thin = intervals(found.rows, found.split)["data"][:2]
+    bars, thin = intervals(found)["data"][:2]
     place = bars["customdata"].index(2)
     assert bars["x"][place] == row.measured
     assert bars["x"][place] + bars["error_x"]["array"][place] == pytest.approx(row.interval[1])
@@ -153,7 +153,7 @@ def test_an_interval_of_a_mean_stays_a_fraction(records: Records) -> None:
 
 def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None:
     stored = stored_of("repeated", records)
-    view = report_view(stored, written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
     found = uncertainty.gather(view)
     assert found is not None
     sure = view.stored.front_probabilities
@@ -162,7 +162,7 @@ def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None
     assert [trial.number for trial in found.near] == expected == [1]
     plain = uncertainty.gather(view_of(records.study(), records.trials()))
     assert plain is not None
-    assert (plain.near, plain.repeated) == ((), 0)
+    assert (plain.near, plain.repeated) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,11 @@ def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None
 def test_trials_near_the_front_are_listed_in_words(
     records: Records, number: int, words: str
 ) -> None:
-    view = report_view(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
     found = uncertainty.gather(view)
     assert found is not None
-    near = tuple(replace(trial, front_probability=0.25) for trial in view.trials[:number])
-    said = " ".join(uncertainty.note(replace(found, near=near))).replace("\u00a0", " ")
+    near = [replace(trial, front_probability=0.25) for trial in view.trials[:number]]
+    found = replace(found, near=near)
+    (told,) = (section for section in sections(view) if section.panel is uncertainty.PANEL)
+    said = section_markup(replace(told, info=found), view).replace("\u00a0", " ")
     assert f" {words} not on the front but may belong there." in said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
-from fastrcaps_search.report import style, text
+from fastrcaps_search.report import plots, text
 from fastrcaps_search.report.plots import label, short
 from tests.report.colours import contrast
 
@@ -24,17 +24,17 @@ def test_contrast_is_that_of_the_standard() -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_marks_and_texts_stand_out(scheme: str) -> None:
-    card = getattr(style.CARD, scheme)
-    for tone in (*style.PALETTE, style.ATTAINED):
+    card = getattr(plots.CARD, scheme)
+    for tone in (*plots.PALETTE, plots.ATTAINED):
         assert contrast(getattr(tone, scheme), card) >= 3.0
     # Links and failures are texts in these colours too.
-    for tone in (style.TEXT, style.MUTED, style.ACCENT, style.BAD):
+    for tone in (plots.TEXT, plots.MUTED, plots.ACCENT, plots.BAD):
         assert contrast(getattr(tone, scheme), card) >= 4.5
 
 
 def test_every_light_colour_has_one_dark_one() -> None:
-    colours = style.dark_colours()
-    assert len(colours) == 8 + len(style.PALETTE)
+    colours = plots.dark_colours()
+    assert len(colours) == 8 + len(plots.PALETTE)
     assert len(set(colours.values())) == len(colours)
 
 
@@ -44,8 +44,8 @@ def test_no_two_policies_look_alike(records: Records) -> None:
         for policy, batch in itertools.product(LR_POLICIES.names, ["constant", "adabatch"])
         if policy != "warm_adabatch"
     ]
-    found = [style.mark(records.parameters_of(policy, batch)) for policy, batch in pairs]
-    found.append(style.mark(records.parameters_of("warm_adabatch", None, 4)))
+    found = [plots.mark(records.parameters_of(policy, batch)) for policy, batch in pairs]
+    found.append(plots.mark(records.parameters_of("warm_adabatch", None, 4)))
     assert len({mark.policy for mark in found}) == 11
     assert len({mark.symbol for mark in found}) == 11
     assert len({mark.outline for mark in found}) == 11
@@ -76,4 +76,3 @@ def test_texts() -> None:
     assert text.batches([1, 1, 16, 16, 2048]) == "1 → 16 → 2,048"
     assert text.numbered("trial", [3]) == "trial 3"
     assert text.numbered("trial", range(9), limit=2) == "trials 0, 1 and 7 more"
-    assert text.listed([]) == "–"

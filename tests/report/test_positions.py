@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.report.time_axis import TimeAxis, positions
+from fastrcaps_search.report.fronts import TimeAxis, positions
 from tests.report.views import FAILURE, with_repeat
 
 if TYPE_CHECKING:

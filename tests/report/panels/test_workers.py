@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from fastrcaps_search.report.panels import workers
-from fastrcaps_search.report.spans import End, Span, spans
+from fastrcaps_search.report.panels.workers import End
+from fastrcaps_search.report.view import ReportView, StoredStudy
 from fastrcaps_search.store.records import RunKey
 from tests.report.views import FAILURE, WRITTEN_AT, view_of
 
 if TYPE_CHECKING:
+    from fastrcaps_search.store.holders import ClaimRecord
     from fastrcaps_search.store.records import EpochRecord
     from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
 NOW = 10_000.0
 HELD = [RunKey(number, 0) for number in range(10)]
+
+
+class Span(NamedTuple):
+    """What a span says, in brief."""
+
+    trial: int
+    run: int
+    token: int
+    worker: str
+    host: str
+    start: float
+    end: float
+    how: End
+
+
+def spans(
+    records: Records,
+    trials: Sequence[TrialRecord],
+    claims: Sequence[ClaimRecord],
+    *,
+    held: Iterable[RunKey] = HELD,
+    planned: int = 1,
+) -> list[Span]:
+    """The spans on a page that is written ``NOW``."""
+    leases = [replace(records.lease(key.number), run=key.run) for key in held]
+    stored = StoredStudy(records.study(runs_per_trial=planned), trials, leases, claims)
+    view = ReportView(stored, written_at=datetime.fromtimestamp(NOW, UTC), version="1")
+    found = []
+    for span in workers.gather(view) or ():
+        claim = span.claim
+        who = (claim.number, claim.run, claim.token, claim.worker, claim.host_name)
+        found.append(Span(*who, span.start, span.end, span.how))
+    return found
 
 
 def stored(records: Records, token: int, *times: float, run: int = 0) -> tuple[EpochRecord, ...]:
@@ -46,27 +83,27 @@ def test_each_end(records: Records) -> None:
         records.claim(1, 1, "b", 120.0, host="server/8f3a"),
     ]
     trials = [complete(records, 0, 150.0), failed, records.running(3)]
-    assert spans(trials, claims, held=HELD, runs_per_trial=1, now=NOW) == (
+    assert spans(records, trials, claims) == [
         Span(0, 0, 1, "a", "desk", 100.0, 150.0, End.COMPLETE),
         Span(1, 0, 1, "b", "server", 120.0, 190.0, End.FAILED),
         Span(3, 0, 1, "b", "desk", 230.0, NOW, End.RUNNING),
-    )
+    ]
 
 
 def test_a_lost_claim_ends_with_its_last_stored_epoch(records: Records) -> None:
     epochs = (*stored(records, 1, 110.0, 130.0), *stored(records, 2, 230.0))
     trial = replace(complete(records, 4, 300.0), epochs=epochs)
     claims = [records.claim(4, 2, "b", 200.0), records.claim(4, 1, "a", 100.0)]
-    first, second = spans([trial], claims, held=HELD, runs_per_trial=1, now=NOW)
+    first, second = spans(records, [trial], claims)
     assert first == Span(4, 0, 1, "a", "desk", 100.0, 130.0, End.INTERRUPTED)
     assert second == Span(4, 0, 2, "b", "desk", 200.0, 300.0, End.COMPLETE)
-    assert (first.took_over, second.took_over) == (False, True)
+    assert (first.token, second.token) == (1, 2)
 
 
 def test_a_claim_lost_before_its_first_epoch_has_no_length(records: Records) -> None:
     trial = replace(records.running(4), epochs=stored(records, 2, 230.0))
     claims = [records.claim(4, 1, "a", 100.0), records.claim(4, 2, "b", 200.0)]
-    first, second = spans([trial], claims, held=HELD, runs_per_trial=1, now=NOW)
+    first, second = spans(records, [trial], claims)
     assert (first.start, first.end, first.how) == (100.0, 100.0, End.INTERRUPTED)
     assert (second.end, second.how) == (NOW, End.RUNNING)
 
@@ -77,20 +114,20 @@ def test_a_claim_to_read_the_test_accuracy_is_not_training(records: Records) -> 
         replace(records.claim(0, 2, "b", 400.0), purpose="test"),
     ]
     trial = complete(records, 0, 150.0)
-    assert spans([trial], claims, held=HELD, runs_per_trial=1, now=NOW) == (
+    assert spans(records, [trial], claims) == [
         Span(0, 0, 1, "a", "desk", 100.0, 150.0, End.COMPLETE),
-    )
+    ]
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_span(records: Records) -> None:
     claims = [records.claim(0, 1, "a", NOW + 5)]
-    (span,) = spans([records.running(0)], claims, held=HELD, runs_per_trial=1, now=NOW)
+    (span,) = spans(records, [records.running(0)], claims)
     assert span.end == span.start
 
 
 def test_a_run_that_nobody_holds_ended_with_its_last_stored_epoch(records: Records) -> None:
     trial = replace(records.running(4), epochs=stored(records, 1, 110.0, 130.0))
-    (span,) = spans([trial], [records.claim(4, 1, "a", 100.0)], held=(), runs_per_trial=1, now=NOW)
+    (span,) = spans(records, [trial], [records.claim(4, 1, "a", 100.0)], held=())
     assert (span.end, span.how) == (130.0, End.INTERRUPTED)
 
 
@@ -98,7 +135,9 @@ def test_running_spans_end_with_the_page(records: Records) -> None:
     started = WRITTEN_AT.timestamp() - 60
     claims = [records.claim(0, 1, "a", started)]
     view = view_of(records.study(), [records.running(0)], [records.lease(0)], claims)
-    (span,) = workers.gather(view) or ()
+    found = workers.gather(view)
+    assert found is not None
+    (span,) = found
     assert span.end - span.start == 60
 
 
@@ -125,14 +164,14 @@ def test_each_run_of_a_trial_has_spans_of_its_own(
         replace(records.claim(0, 1, "c", 102.0), run=2),
         replace(records.claim(0, 1, "d", 103.0), run=3),
     ]
-    held = spans([trial], claims, held=[RunKey(0, 3)], runs_per_trial=planned, now=NOW)
-    assert held == (
+    held = spans(records, [trial], claims, held=[RunKey(0, 3)], planned=planned)
+    assert held == [
         Span(0, 0, 1, "a", "desk", 100.0, 150.0, End.COMPLETE),
         Span(0, 1, 1, "b", "desk", 101.0, 230.0, End.INTERRUPTED),
         Span(0, 2, 1, "c", "desk", 102.0, 330.0, End.FAILED),
         Span(0, 3, 1, "d", "desk", 103.0, NOW, End.RUNNING),
         Span(0, 1, 2, "a", "desk", 300.0, 400.0, how),
-    )
+    ]
     # Nobody holds it: it was interrupted.
-    left = spans([trial], claims, held=[RunKey(0, 0)], runs_per_trial=planned, now=NOW)
+    left = spans(records, [trial], claims, held=[RunKey(0, 0)], planned=planned)
     assert (left[3].end, left[3].how) == (110.0, End.INTERRUPTED)

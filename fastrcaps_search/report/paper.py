@@ -1,0 +1,174 @@
+"""What the paper published: its figures for a study's images and kind of network."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fastrcaps_search.definition.choices import EarlyStopping, EvaluateOn
+from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.training.policy import TrainingPlan, training_plan
+
+FIGURES = Path(__file__).with_name("fastrcaps-paper.toml")
+BASELINE = "fixed"
+"""The configuration that the paper measures the others against."""
+
+
+class Measure(StrEnum):
+    """What is compared: the columns, each with its title."""
+
+    ACCURACY = "accuracy"
+    EPOCH_OF_MAX = "epoch of the maximum"
+    EPOCHS_TO_BASELINE = "epochs to the accuracy of fixed"
+    TIME_REDUCTION = "reduction of training time"
+    EPOCH_REDUCTION = "reduction in epochs"
+
+    @property
+    def against_baseline(self) -> bool:
+        """Whether it says how a configuration compares with the baseline."""
+        return self not in (Measure.ACCURACY, Measure.EPOCH_OF_MAX)
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether it is a number of epochs; the others are fractions."""
+        return self in (Measure.EPOCH_OF_MAX, Measure.EPOCHS_TO_BASELINE)
+
+    def written(self, value: float, *, sign: bool = False, exact: bool = False) -> str:
+        """A figure without its unit; ``exact`` leaves out zeros at the end of the decimals."""
+        scaled = value if self.counts_epochs else 100 * value
+        digits = 3 if self is Measure.ACCURACY else 1
+        # The added zero turns a negative one into a plain one.
+        found = f"{round(scaled, digits) + 0.0:{'+' if sign else ''}.{digits}f}"
+        if exact:
+            found = found.rstrip("0").rstrip(".")
+        return found.replace("-", "\u2212")
+
+
+Figures = Mapping[Measure, float]
+"""Those of one configuration, run or curve; what is not known is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPoint:
+    """One published figure: a training, or the mean of several.
+
+    Attributes:
+        name: The paper's name of it.
+        accuracy: Highest test accuracy over the epochs, a fraction.
+        parameters: Learned parameters, without the paper's coupling coefficients.
+        positions: Training time in the measures that the paper gives. Its seconds are the epoch
+            of the highest accuracy times its figure's seconds per epoch, on its own hardware.
+    """
+
+    name: str
+    accuracy: float
+    parameters: int
+    positions: Mapping[TimeAxis, float]
+
+
+# Not slotted: what its configurations train is worked out once.
+@dataclass(frozen=True)
+class Published:
+    """A table of the paper.
+
+    Attributes:
+        hardware: What it trained on.
+        runs: Trainings behind each of its figures. The paper prints no spread beside them.
+        study: The shipped study that trains as the paper did.
+        rows: What the file of figures says of each configuration, by name and in the paper's
+            order, which is that of the study.
+    """
+
+    hardware: str
+    runs: int
+    study: StudyDefinition
+    rows: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def points(self) -> list[PaperPoint]:
+        """The figures as points to lay over a study's own."""
+        found = []
+        learned = self.study.architecture.parameters
+        for (name, row), chosen in zip(self.rows.items(), self.study.configurations, strict=True):
+            epochs = float(row["epoch_of_max"])
+            positions = {TimeAxis.EPOCHS: epochs, TimeAxis.SAMPLES: epochs * self.study.split_size}
+            if (seconds := row.get("figure_seconds_per_epoch")) is not None:
+                positions[TimeAxis.SECONDS] = positions[TimeAxis.PAPER] = epochs * seconds
+            parameters = learned(chosen.decoder, chosen.weight_sharing)
+            found.append(PaperPoint(name, row["accuracy"] / 100, parameters, positions))
+        return found
+
+    @property
+    def figures(self) -> dict[str, Figures]:
+        """The figures, and what follows from them, by name; not all have epochs to reach."""
+        return {name: self._figures(row, self.rows[BASELINE]) for name, row in self.rows.items()}
+
+    @property
+    def known(self) -> set[Measure]:
+        """What it has a figure of."""
+        return {measure for figures in self.figures.values() for measure in figures}
+
+    @staticmethod
+    def _figures(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Figures:
+        found = {
+            Measure.ACCURACY: row["accuracy"] / 100,
+            Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
+        }
+        reached = row.get("epochs_to_fixed_accuracy")
+        if reached is None or row is baseline:
+            return found
+        share = reached / baseline["epoch_of_max"]
+        found |= {Measure.EPOCHS_TO_BASELINE: float(reached), Measure.EPOCH_REDUCTION: 1 - share}
+        seconds, against = (part.get("figure_seconds_per_epoch") for part in (row, baseline))
+        if seconds is not None and against is not None:
+            found[Measure.TIME_REDUCTION] = 1 - share * seconds / against
+        return found
+
+    def name_of(self, definition: StudyDefinition, parameters: TrialParameters) -> str | None:
+        """The paper's name of a trial's configuration; ``None`` where it trained another.
+
+        Its figures compare where all training images were trained on as in the paper, and the
+        test set was read after each of its epochs.
+        """
+        is_judged_alike = (
+            definition.data_set == self.study.data_set
+            and definition.evaluate_on is EvaluateOn.TEST
+            and definition.early_stopping is EarlyStopping.OFF
+        )
+        return self._names.get(self._plan(definition, parameters)) if is_judged_alike else None
+
+    @cached_property
+    def _names(self) -> Mapping[TrainingPlan, str]:
+        named = zip(self.study.configurations, self.rows, strict=True)
+        return {self._plan(self.study, parameters): name for parameters, name in named}
+
+    def _plan(self, definition: StudyDefinition, parameters: TrialParameters) -> TrainingPlan:
+        """What is trained, whatever its arithmetic and how far its gradients flow."""
+        return replace(
+            training_plan(definition, parameters),
+            precision=self.study.precision,
+            routing_gradient=self.study.routing_gradient,
+        )
+
+
+def published(definition: StudyDefinition) -> Published | None:
+    """The table for the study's images and kind of network, if the paper has one."""
+    figures = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
+    images = (definition.data_set.drawn_from or definition.data_set.name).replace("-", "_")
+    network = "lenet5" if definition.network == "lenet5" else "capsnet"
+    if network not in figures.get(images, {}):
+        return None
+    return Published(
+        figures["hardware"],
+        figures["runs"][images][network],
+        load_study(figures["studies"][images][network]),
+        {row["name"]: row for row in figures[images][network]},
+    )

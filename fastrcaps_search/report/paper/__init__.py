@@ -1,1 +1,0 @@
-"""Figures as plain values in Plotly's terms, drawn from gathered facts."""
