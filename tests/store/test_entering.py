@@ -112,8 +112,8 @@ class TestEntering:
             with pytest.raises(StoreError) as refused:
                 attempt()
             assert str(refused.value) == (
-                f"{location.shown} must have tables of version {VERSION}, which alone this release reads, "
-                f"got version {version}; start a new database with --storage"
+                f"{location.shown} must have tables of version {VERSION}, which alone this "
+                f"release reads, got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]
         with pytest.raises(Exception, match="fastrcaps_layouts"):
