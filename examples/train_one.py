@@ -13,11 +13,11 @@ from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.stage import stage
 
 study = load_study(sys.argv[1] if len(sys.argv) > 1 else "mnist-mini")
-parameters = next(study.assignments())  # the first configuration of the space or of the list
-print(parameters.to_dict())
+assignment = next(study.assignments())  # the first configuration of the space or of the list
+print(assignment.to_dict())
 
 splits = stage(study, device="cpu", threads=cores(), folder=None)
-plan = training_plan(study, parameters)
+plan = training_plan(study, assignment)
 device = splits.training.labels.device
 kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
 hooks = Hooks(on_epoch=lambda epoch: print(f"epoch {epoch.epoch}: {epoch.accuracy:.2%}"))
