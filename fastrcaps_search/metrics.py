@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import get_type_hints
 
 
@@ -88,7 +88,7 @@ class RunSetting:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The three values of a run and the epoch that gave them.
+    """The values of a run and the epoch that gave them.
 
     Attributes:
         accuracy: Best accuracy on the evaluation split.
@@ -97,6 +97,7 @@ class RunResult:
         best_epoch: The earliest epoch with that accuracy.
         hits: Which evaluation images its weights have right: a bit each, the first image's the
             highest of the first byte, zeros behind the last; ``None`` where it is not known.
+        others: Values in further objectives of the study, by name.
     """
 
     accuracy: float
@@ -104,6 +105,7 @@ class RunResult:
     parameters: int
     best_epoch: int
     hits: bytes | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_epochs(

@@ -57,6 +57,10 @@ class Registry(Generic[Item]):
         load_plugins()
         return iter(tuple(self._items.values()))
 
+    def __len__(self) -> int:
+        load_plugins()
+        return len(self._items)
+
     def __contains__(self, name: object) -> bool:
         load_plugins()
         return name in self._items

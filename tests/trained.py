@@ -20,7 +20,7 @@ from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import stage
 
 # Two trials of two runs each.
 LENET: dict[str, Any] = {

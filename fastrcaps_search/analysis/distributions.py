@@ -1,4 +1,4 @@
-"""The study's space as Optuna's distributions."""
+"""The study's space as Optuna's distributions, and the directions of its objectives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.study import StudyDirection
 
 from fastrcaps_search.definition.checks import plain
+from fastrcaps_search.definition.objective import objectives
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, Parameter
 from fastrcaps_search.definition.study import StudyDefinition
 
@@ -24,6 +26,11 @@ def distributions(definition: StudyDefinition) -> dict[str, BaseDistribution]:
         if choices:
             found[parameter.name] = _distribution(parameter, choices)
     return found
+
+
+def directions(definition: StudyDefinition) -> list[StudyDirection]:
+    """Direction of each of the study's objectives."""
+    return [StudyDirection[one.direction.name] for one in objectives(definition.objectives)]
 
 
 def _choices(definition: StudyDefinition, key: str) -> tuple[Any, ...]:

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fastrcaps_search.analysis.front import costs
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.records import Spread, StudyRecord
+from fastrcaps_search.store.records import Spread, StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -83,6 +85,7 @@ def sample_of(trial: TrialRecord) -> Sample | None:
         accuracies=tuple(accuracy for accuracy, _ in runs),
         seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
         parameters=values.parameters,
+        others=tuple(costs(values)[len(COMMON) :]),
     )
 
 
@@ -92,7 +95,7 @@ def _with(trial: TrialRecord, accuracy: Estimate) -> TrialRecord:
         return trial
     return replace(
         trial,
-        values=replace(measured, accuracy=accuracy.value),
+        values=Values({**measured, "accuracy": accuracy.value}),
         measured=measured,
         accuracy_spread=Spread(
             None if runs is None else runs.deviation,

@@ -43,7 +43,7 @@ def frozen_trial(study: StudyRecord, trial: TrialRecord) -> FrozenTrial:
     broken = violation(study, trial)
     frozen = create_trial(
         state=STATES[trial.state],
-        values=None if trial.means is None else list(trial.means.as_tuple()),
+        values=None if trial.means is None else list(trial.means.values()),
         params=parameters,
         distributions={key: known[key] for key in parameters},
         user_attrs=_attributes(trial),

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.uncertainty import probabilities
-from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialState
 from fastrcaps_search.store.trials import TrialRecord
@@ -52,7 +51,7 @@ def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
 def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -> dict[str, Any]:
     """JSON values of one trial.
 
-    ``values`` always has its three keys, which are null while there is no value. ``runs`` is
+    ``values`` always has a key for each objective, null while there is no value. ``runs`` is
     the number of runs that gave the values; while there are none, of those that were begun.
     ``measured`` is there where the accuracy is an estimate: the mean of the runs. ``spread`` is
     there for two runs and more, and, of the accuracy, with estimates: the standard deviation of
@@ -66,9 +65,9 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
         trial: The trial.
         sureness: Probabilities of being on the front, by number.
     """
-    values: dict[str, Any] = dict.fromkeys(objective.name for objective in OBJECTIVES)
+    values: dict[str, float | None] = dict.fromkeys(trial.objectives)
     if trial.values is not None:
-        values = dict(zip(values, map(_json_number, trial.values.as_tuple()), strict=True))
+        values = {name: _json_number(value) for name, value in trial.values.items()}
         values["parameters"] = _whole(values["parameters"])
     row: dict[str, Any] = {
         "trial": trial.number,
@@ -101,10 +100,9 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
 def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
     if trial.values is None:
         return {}
-    accuracy, seconds, _ = trial.values.as_tuple()
     columns = {
-        "accuracy": (trial.accuracy_spread, accuracy, 1.0),
-        "training_seconds": (trial.seconds_spread, seconds, math.inf),
+        "accuracy": (trial.accuracy_spread, trial.values.accuracy, 1.0),
+        "training_seconds": (trial.seconds_spread, trial.values.training_seconds, math.inf),
     }
     return {
         name: {

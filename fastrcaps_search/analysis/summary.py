@@ -11,7 +11,7 @@ from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_wo
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.records import StudyRecord, TrialState, Values
 from fastrcaps_search.store.trials import TrialRecord
 
 SHARING = "numbers of workers per device"
@@ -102,10 +102,9 @@ def summarise(
     )
 
 
-def _measured(trials: Sequence[TrialRecord]) -> list[tuple[float, float, float]]:
+def _measured(trials: Sequence[TrialRecord]) -> list[Values]:
     """Means of the runs of feasible trials; estimates move with every trial that is added."""
-    means = (trial.feasible_means for trial in trials)
-    return [values.as_tuple() for values in means if values is not None]
+    return [values for trial in trials if (values := trial.feasible_means) is not None]
 
 
 def eta_seconds(

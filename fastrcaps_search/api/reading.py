@@ -47,22 +47,19 @@ def read_status(study: str, *, storage: str | None = None) -> StudySummary:
 def select_trial(
     study: str,
     *,
-    min_accuracy: float | None = None,
-    max_seconds: float | None = None,
-    max_parameters: float | None = None,
     prefer: str = "accuracy",
     storage: str | None = None,
+    **bounds: float | None,
 ) -> dict[str, Any]:
     """The trial on the front that fits bounds and preference, as ``select --json`` prints it.
 
     Args:
         study: The study.
-        min_accuracy: Least accuracy, a fraction from 0 to 1.
-        max_seconds: Most training seconds.
-        max_parameters: Most learned parameters.
         prefer: ``accuracy``, ``time``, ``size``, ``knee`` or ``weights=a,t,p``, as for
             ``--prefer``.
         storage: Database, as for ``--storage``.
+        bounds: ``min_accuracy``, a fraction from 0 to 1, ``max_seconds``, ``max_parameters``, and
+            those of other objectives, named as the flags are.
 
     Returns:
         The trial's columns, nested as in the JSON, and ``why``.
@@ -71,7 +68,7 @@ def select_trial(
         NothingFitsError: No trial on the front fits; it names the nearest ones.
         FastrcapsError: As the command would report it.
     """
-    criteria = Criteria(min_accuracy, max_seconds, max_parameters, Preference.read(prefer))
+    criteria = Criteria.of(bounds, Preference.read(prefer))
     return select_row(choosable_rows(_read(study, storage)[1]), criteria)
 
 

@@ -131,29 +131,25 @@ def export_network(
     out: str | Path,
     *,
     trial: int | None = None,
-    min_accuracy: float | None = None,
-    max_seconds: float | None = None,
-    max_parameters: float | None = None,
     prefer: str | None = None,
     run: int | None = None,
     onnx: bool = False,
     storage: str | None = None,
     files: str | Path | None = None,
+    **bounds: float | None,
 ) -> Path:
     """Write the trained network of a trial into a folder, for :func:`load_network`.
 
     Args:
         study: The study.
         out: New or empty folder.
-        trial: Number of the trial, instead of the criteria that follow.
-        min_accuracy: As for :func:`select_trial`.
-        max_seconds: As for :func:`select_trial`.
-        max_parameters: As for :func:`select_trial`.
+        trial: Number of the trial, instead of ``prefer`` and ``bounds``.
         prefer: As for :func:`select_trial`; ``accuracy`` when ``None``.
         run: Index of its run; the one of highest accuracy when ``None``.
         onnx: Whether to write ``network.onnx`` too.
         storage: Database, as for ``--storage``.
         files: Folder of checkpoints and logs, as for ``--files``.
+        bounds: As for :func:`select_trial`.
 
     Returns:
         The folder.
@@ -164,10 +160,9 @@ def export_network(
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.search.exporting import export_trial
 
-    bounds = (min_accuracy, max_seconds, max_parameters)
     criteria = None
-    if (*bounds, prefer) != (None,) * 4:
-        criteria = Criteria(*bounds, Preference.read("accuracy" if prefer is None else prefer))
+    if prefer is not None or any(limit is not None for limit in bounds.values()):
+        criteria = Criteria.of(bounds, Preference.read("accuracy" if prefer is None else prefer))
     store = Store.reading(chosen_location(storage, None if files is None else str(files)))
     try:
         chosen, folder = store.study(stored_name(study)), Path(out)

@@ -1,7 +1,8 @@
-"""Primary and class capsules as modules that own their weights.
+"""Primary capsules, class capsules and decoder as modules that own their weights; their losses.
 
 Letters: B batch, I primary capsules. The repository's docs/differences.md lists what differs
-from the paper and from its authors' code, here and in losses, LeNet5, shifts and schedules.
+from the paper and from its authors' code, here and in LeNet5, shifts and schedules. The losses
+are those of Sabour's text; in both published programs the reconstruction counts more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from fastrcaps_search.capsnet.cuda.routing import can_route, route_capsules
 from fastrcaps_search.capsnet.routing import route, squash
-from fastrcaps_search.definition.choices import RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, RoutingGradient
 
 CLASSES = 10
 PRIMARY_SIZE = 8  # Sabour et al. 2017, section 4
@@ -20,6 +21,10 @@ CLASS_SIZE = 16  # Sabour et al. 2017, section 4
 STRIDE = 2  # of the primary capsules' convolution; Sabour et al. 2017, section 4
 KERNEL = 9  # both convolutions; Sabour et al. 2017, section 4
 POSITIONS = 36  # 28x28 -> 20x20 (9x9) -> 6x6 (9x9, stride 2)
+PIXELS = 28 * 28
+PRESENT_MARGIN = 0.9  # m+ of Sabour et al. 2017, equation 4
+ABSENT_MARGIN = 0.1  # m- of the same
+ABSENT_WEIGHT = 0.5  # lambda of the same
 CLASS_WEIGHT_STD = 0.1  # standard deviation of the initial class-capsule weights
 
 
@@ -118,3 +123,72 @@ class ClassCapsules(nn.Module):
         if can_route(capsules):
             return route_capsules(capsules, self.weight, self.bias, gradient=gradient)
         return route(self.votes(capsules), self.bias, gradient=gradient)
+
+
+class CapsuleDecoder(nn.Module):
+    """Fully connected 512-1024-784 decoder (Sabour et al. 2017, figure 2).
+
+    Args:
+        decoder: ``FULL`` reads all capsules with every class but one set to zero; ``REDUCED``
+            reads the chosen capsule alone (FasTrCaps 2020, section III-D).
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.reduced = decoder is Decoder.REDUCED
+        inputs = CLASS_SIZE if self.reduced else CLASSES * CLASS_SIZE
+        self.first = nn.Linear(inputs, 512)
+        self.second = nn.Linear(512, 1024)
+        self.pixels = nn.Linear(1024, PIXELS)
+
+    def forward(self, capsules: Tensor, chosen: Tensor) -> Tensor:
+        """Reconstruct each image from one of its capsules.
+
+        Args:
+            capsules: [B, classes, size].
+            chosen: int64 [B], the class whose capsule is read.
+
+        Returns:
+            [B, 784] in (0, 1).
+        """
+        selected = select(capsules, chosen) if self.reduced else mask(capsules, chosen)
+        hidden = F.relu(self.second(F.relu(self.first(selected))))
+        return torch.sigmoid(self.pixels(hidden))
+
+
+def select(capsules: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen capsule [B, size] of capsules [B, classes, size]."""
+    index = chosen.view(-1, 1, 1).expand(-1, 1, capsules.shape[2])
+    return capsules.gather(1, index).squeeze(1)
+
+
+def mask(capsules: Tensor, chosen: Tensor) -> Tensor:
+    """All capsules, the unchosen ones zero, flattened to [B, classes * size]."""
+    keep = torch.zeros_like(capsules[:, :, :1]).scatter_(1, chosen.view(-1, 1, 1), 1.0)
+    return (capsules * keep).flatten(1)
+
+
+def margin_loss(lengths: Tensor, labels: Tensor) -> Tensor:
+    """Equation 4 of Sabour et al. 2017, summed over classes, mean over the batch.
+
+    Args:
+        lengths: Capsule lengths [B, classes].
+        labels: int64 [B].
+    """
+    present = torch.zeros_like(lengths).scatter_(1, labels.view(-1, 1), 1.0)
+    missed = F.relu(PRESENT_MARGIN - lengths) ** 2
+    imagined = F.relu(lengths - ABSENT_MARGIN) ** 2
+    loss = present * missed + ABSENT_WEIGHT * (1 - present) * imagined
+    return loss.sum() / lengths.shape[0]
+
+
+def reconstruction_loss(reconstructions: Tensor, images: Tensor, *, weight: float) -> Tensor:
+    """Weight x squared error summed over the image, mean over the batch.
+
+    Args:
+        reconstructions: [B, 784].
+        images: [B, 1, 28, 28].
+        weight: Of the error.
+    """
+    error = reconstructions - images.flatten(1)
+    return weight * (error * error).sum() / images.shape[0]

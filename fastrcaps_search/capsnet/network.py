@@ -11,23 +11,17 @@ from torch import Tensor, nn
 from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend
 from fastrcaps_search.capsnet.cpu.step import CpuStep
 from fastrcaps_search.capsnet.cuda.routing import can_route
-from fastrcaps_search.capsnet.decoder import CapsuleDecoder
 from fastrcaps_search.capsnet.layers import (
-    CLASS_SIZE,
-    CLASSES,
     KERNEL,
+    CapsuleDecoder,
     ClassCapsules,
     Convolution,
     PrimaryCapsules,
-)
-from fastrcaps_search.capsnet.loss import (
-    Losses,
-    count_correct,
     margin_loss,
     reconstruction_loss,
 )
 from fastrcaps_search.capsnet.routing import safe_length
-from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.capsnet.trainable import Losses, TrainableNetwork, count_correct
 from fastrcaps_search.definition.choices import Decoder, RoutingGradient
 from fastrcaps_search.definition.networks import NETWORKS, Width
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT
@@ -76,21 +70,13 @@ class CapsNet(TrainableNetwork):
         self.class_capsules = ClassCapsules(
             width.types, weight_sharing=weight_sharing, routing_gradient=routing_gradient
         )
-        self.decoder = (
-            None
-            if decoder is Decoder.NONE
-            else CapsuleDecoder(decoder, classes=CLASSES, capsule_size=CLASS_SIZE)
-        )
+        self.decoder = None if decoder is Decoder.NONE else CapsuleDecoder(decoder)
         self.reconstruction_weight = reconstruction_weight
 
     def capsules(self, images: Tensor) -> Tensor:
         """Class capsules [B, 10, 16] of images [B, 1, 28, 28] in [0, 1]."""
-        capsules: Tensor = self.class_capsules(self._primary(images))
-        return capsules
-
-    def _primary(self, images: Tensor) -> Tensor:
-        """Primary capsules [B, I, 8]."""
-        capsules: Tensor = self.primary_capsules(F.relu(self.convolution(images)))
+        primary = self.primary_capsules(F.relu(self.convolution(images)))
+        capsules: Tensor = self.class_capsules(primary)
         return capsules
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> CapsNetOutput:

@@ -5,37 +5,37 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from fastrcaps_search.definition.objective import OBJECTIVES, Objective
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import BOUNDS, PREFERENCES, Bound, Criteria, Preference
-
-HELP = {
-    "min_accuracy": ("A", "least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%"),
-    "max_seconds": ("T", "most training seconds"),
-    "max_parameters": ("P", "most learned parameters"),
-}
-"""What stands for each bound, and what it is."""
+from fastrcaps_search.front.criteria import Criteria, Preference, preferences
 
 
 def criteria(parser: argparse.ArgumentParser) -> None:
     """Flags of the bounds and of the preference."""
-    for bound in BOUNDS:
-        metavar, words = HELP[bound.name]
-        parser.add_argument(f"--{bound.flag}", metavar=metavar, type=_reader(bound), help=words)
+    for objective in OBJECTIVES:
+        words = f"{'least' if objective.maximise else 'most'} {objective.label}"
+        parser.add_argument(
+            f"--{objective.flag}",
+            metavar=objective.letter.upper(),
+            type=_reader(objective),
+            help=f"{words}: {objective.scale.typed}".replace("%", "%%"),
+        )
     parser.add_argument(
         "--prefer",
         metavar="X",
         type=_preference,
-        help=f"{PREFERENCES}: of the trials that fit, the one of highest accuracy (the default), "
-        "fewest training seconds, fewest parameters, or closest to the best of all three at once, "
-        "with weights for accuracy, time and size where they are given",
+        help=f"{preferences()}: of the trials that fit, the one of "
+        f"{', '.join(objective.best for objective in OBJECTIVES)}, or closest to the best of all "
+        "at once, with weights where they are given (default: accuracy)",
     )
 
 
 def given_criteria(arguments: argparse.Namespace) -> Criteria | None:
     """The criteria that the flags stand for; ``None`` where none of them was given."""
-    names = (*(bound.name for bound in BOUNDS), "prefer")
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    return Criteria(**given) if given else None
+    bounds = {one.argument: getattr(arguments, one.argument) for one in OBJECTIVES}
+    if arguments.prefer is None and not any(limit is not None for limit in bounds.values()):
+        return None
+    return Criteria.of(bounds, arguments.prefer or Preference())
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
@@ -53,13 +53,13 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _reader(bound: Bound) -> Callable[[str], float]:
-    """Reads a bound."""
+def _reader(objective: Objective) -> Callable[[str], float]:
+    """Reads a bound of an objective."""
 
     def parse(text: str) -> float:
-        value = bound.read(text)
+        value = objective.scale.read(text)
         if value is None:
-            raise argparse.ArgumentTypeError(f"must be {bound.typed}, got {text[:30]!r}")
+            raise argparse.ArgumentTypeError(f"must be {objective.scale.typed}, got {text[:30]!r}")
         return value
 
     return parse

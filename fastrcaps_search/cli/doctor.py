@@ -48,7 +48,7 @@ def _devices() -> str:
         from fastrcaps_search.training import device
     except ImportError as error:
         return f"torch cannot be imported: {error}"
-    return ", ".join(f"{name} ({device.device_name_of(name)})" for name in device.devices())
+    return ", ".join(f"{name} ({device.device_name(name)})" for name in device.devices())
 
 
 def _store(arguments: argparse.Namespace) -> str:

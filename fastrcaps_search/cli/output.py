@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report import text
 
@@ -34,7 +35,9 @@ TRIAL_HEAD = (
 
 def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     """A row for each trial, and whether values are estimates."""
-    print_table(TRIAL_HEAD, [trial_cells(row) for row in rows])
+    labels = [OBJECTIVES[name].label for name in _others(rows[0])] if rows else []
+    head = (*TRIAL_HEAD[:-3], *labels, *TRIAL_HEAD[-3:])
+    print_table(head, [trial_cells(row) for row in rows])
     if any("measured" in row for row in rows):
         print("accuracy: estimates of the true means; means of the runs: --json")
 
@@ -78,10 +81,16 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
         fraction(row.get("test_accuracy")),
         " ".join([plain(text.seconds(values["training_seconds"])), *_reach(row, "seconds")]),
         plain(text.count(values["parameters"])),
+        *(value(name, values[name]) for name in _others(row)),
         str(row["runs"]),
         plain(text.share(row["front_probability"])) if "front_probability" in row else "-",
         row.get("reason", ""),
     )
+
+
+def _others(row: dict[str, Any]) -> list[str]:
+    """Objectives beyond those of every study."""
+    return [name for name in row["values"] if name not in COMMON]
 
 
 def _reach(row: dict[str, Any], which: str) -> list[str]:
@@ -107,6 +116,11 @@ def megabytes(count: int) -> str:
 def fraction(value: float | None) -> str:
     """A fraction as per cent."""
     return plain(text.percent(value))
+
+
+def value(name: str, number: float | None) -> str:
+    """A value of an objective, with its unit."""
+    return plain(text.of_objective(OBJECTIVES[name], number))
 
 
 def duration(seconds: float | None) -> str:

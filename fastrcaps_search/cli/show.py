@@ -13,6 +13,7 @@ from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
@@ -57,13 +58,11 @@ def status(arguments: argparse.Namespace) -> int:
         f"{summary.failed} failed), {summary.running} running"
     )
     if summary.hypervolume is not None and summary.box is not None:
-        box = summary.box
-        print(
-            f"hypervolume {summary.hypervolume:.4f} of the box from accuracy "
-            f"{box.accuracy[0]:.4f} to {box.accuracy[1]:g}, {box.training_seconds[0]:.4g} to "
-            f"{box.training_seconds[1]:.4g} s, {box.parameters[0]:,.0f} to "
-            f"{box.parameters[1]:,.0f} parameters"
+        edges = ", ".join(
+            f"{OBJECTIVES[name].label} {output.value(name, worst)} to {output.value(name, best)}"
+            for name, (worst, best) in summary.box.edges.items()
         )
+        print(f"hypervolume {summary.hypervolume:.4f} of the box of {edges}")
     if summary.work.is_searching:
         print(f"time left: {output.duration(summary.eta_seconds)}")
     if study.repeats:

@@ -15,6 +15,7 @@ from fastrcaps_search.definition.choices import (
     RoutingGradient,
 )
 from fastrcaps_search.definition.networks import NETWORKS
+from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import (
     LARGEST_EPOCHS,
     TRIAL_PARAMETERS,
@@ -23,6 +24,7 @@ from fastrcaps_search.definition.parameters import (
     above_zero,
     whole,
 )
+from fastrcaps_search.definition.samplers import SAMPLERS
 from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
@@ -40,6 +42,15 @@ def _name(value: object, key: str) -> str:
             key=key,
         )
     return name
+
+
+def _objectives(value: object, key: str) -> tuple[str, ...]:
+    found = checks.choices(value, key, lambda item, key: checks.word(item, key, OBJECTIVES))
+    if found[: len(COMMON)] != COMMON:
+        raise DefinitionError(
+            f"must begin with {', '.join(COMMON)}, got {checks.shown(value)}", key=key
+        )
+    return found
 
 
 def _boundaries(value: object, key: str) -> tuple[int, ...]:
@@ -87,6 +98,8 @@ STUDY_CHECKS: dict[str, Check] = {
     "name": _name,
     "network": lambda value, key: checks.word(value, key, NETWORKS),
     "data_set": lambda value, key: checks.choice(value, key, DATA_SETS),
+    "objectives": _objectives,
+    "sampler": lambda value, key: checks.word(value, key, SAMPLERS),
     "epochs": _as_of_a_trial,
     "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
     "runs_per_trial": whole(1, LARGEST_RUNS),

@@ -19,12 +19,14 @@ from fastrcaps_search.definition.consistency import check_consistency
 from fastrcaps_search.definition.guessing import least_above_guessing
 from fastrcaps_search.definition.keys import OPTIONAL_KEYS, check_keys, study_checks
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import (
     RECONSTRUCTION_WEIGHT,
     TRIAL_PARAMETERS,
     Keyed,
     TrialParameters,
 )
+from fastrcaps_search.definition.samplers import TPE
 from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
@@ -37,6 +39,8 @@ class StudyDefinition(Keyed):
         name: Name in the database and of its folders.
         network: Network that every trial trains.
         data_set: Images that every trial trains on.
+        objectives: Names of what trials are compared by.
+        sampler: What proposes the next assignment.
         epochs: Epochs of one run, where the space does not vary them.
         evaluate_on: Split that gives the accuracy.
         runs_per_trial: Trainings per trial, with seeds 0, 1, ... above the study's seed.
@@ -68,6 +72,8 @@ class StudyDefinition(Keyed):
     name: str
     network: str = CAPSNET.name
     data_set: DataSet = MNIST
+    objectives: tuple[str, ...] = COMMON
+    sampler: str = TPE.name
     epochs: int = 30
     evaluate_on: EvaluateOn = EvaluateOn.VALIDATION
     runs_per_trial: int = 1

@@ -15,12 +15,11 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.loader import LoadedNetwork
 from fastrcaps_search.export.model_card import ModelCard
-from fastrcaps_search.export.trained import classifier_of
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.device import prepare, run_setting
-from fastrcaps_search.training.evaluate import classes
+from fastrcaps_search.training.kernels import classifier_of
 from fastrcaps_search.training.resources import cores
-from fastrcaps_search.training.splits import Split
+from fastrcaps_search.training.splits import Split, classes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,13 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastrcaps_search.capsnet.decoder import CapsuleDecoder
-from fastrcaps_search.capsnet.layers import CLASS_SIZE
+from fastrcaps_search.capsnet.layers import CLASS_SIZE, CapsuleDecoder
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE
 from fastrcaps_search.export.accuracy import Measurement
-from fastrcaps_search.export.loader import LoadedNetwork
-from fastrcaps_search.export.preprocessing import as_batch
+from fastrcaps_search.export.loader import LoadedNetwork, as_batch
 
 MOST_MISTAKES = 24
 IMAGES_PER_CLASS = 2

@@ -9,7 +9,9 @@ Its edges, as accuracy, training seconds and learned parameters:
 - seconds, by their logarithm, from one epoch at ``SPEED`` times the speed of the first complete
   trial to all epochs at a ``SPEED``-th of it;
 - parameters, by their logarithm, from the smallest network that the study allows to a little more
-  than the largest, so that it still counts. Where all are equal they take no part.
+  than the largest, so that it still counts. Where all are equal they take no part;
+- any other fraction from 0 to 1, and any other objective, by its logarithm, from ``SPEED`` times
+  the value of the first complete trial to a ``SPEED``-th of it.
 
 A value better than an edge counts as that edge; a trial at or beyond a worse one covers nothing.
 """
@@ -17,11 +19,18 @@ A value better than an edge counts as that edge; a trial at or beyond a worse on
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fastrcaps_search.definition.objective import (
+    ACCURACY,
+    FRACTIONS,
+    OBJECTIVES,
+    PARAMETERS,
+    TRAINING_SECONDS,
+)
 from fastrcaps_search.front.hypervolume import hypervolume, hypervolume_history
 
 if TYPE_CHECKING:
@@ -43,14 +52,10 @@ class Box:
     """Worst and best value of each objective that the hypervolume tells apart.
 
     Attributes:
-        accuracy: Fractions, worst and best.
-        training_seconds: Worst and best; as logarithms.
-        parameters: Worst and best; as logarithms.
+        edges: Worst and best by objective, in their order.
     """
 
-    accuracy: tuple[float, float]
-    training_seconds: tuple[float, float]
-    parameters: tuple[float, float]
+    edges: Mapping[str, tuple[float, float]]
 
     @classmethod
     def of(
@@ -60,6 +65,7 @@ class Box:
         epoch_seconds: float,
         epochs: int,
         parameters: Iterable[int],
+        others: Mapping[str, float] | None = None,
     ) -> Box:
         """The box of a study.
 
@@ -68,46 +74,56 @@ class Box:
             epoch_seconds: Training seconds per epoch of the first complete trial.
             epochs: Most epochs of a training.
             parameters: Learned parameters of each network that the study allows.
+            others: Values of the first complete trial in the study's other objectives.
         """
         epoch = max(epoch_seconds, SHORTEST)
         sizes = sorted(set(parameters))
         smallest, largest = sizes[0], sizes[-1]
         worst = largest * (largest / smallest) ** MARGIN if largest > smallest else 2.0 * largest
-        return cls(
-            accuracy=(guessing, 1.0),
-            training_seconds=(epoch * epochs * SPEED, epoch / SPEED),
-            parameters=(worst, float(smallest)),
-        )
+        edges = {
+            ACCURACY.name: (guessing, 1.0),
+            TRAINING_SECONDS.name: (epoch * epochs * SPEED, epoch / SPEED),
+            PARAMETERS.name: (worst, float(smallest)),
+        }
+        for name, value in (others or {}).items():
+            low, high = max(value, SHORTEST) / SPEED, max(value, SHORTEST) * SPEED
+            if OBJECTIVES[name].scale is FRACTIONS:
+                low, high = 0.0, 1.0
+            edges[name] = (low, high) if OBJECTIVES[name].maximise else (high, low)
+        return cls(edges)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Sequence[float]]) -> Box:
         """The box whose :meth:`to_dict` these values are."""
-        return cls(**{name: (edges[0], edges[1]) for name, edges in values.items()})
+        return cls({name: (worst, best) for name, (worst, best) in values.items()})
 
     def to_dict(self) -> dict[str, list[float]]:
         """JSON values: worst and best by objective."""
-        return {name: list(edges) for name, edges in asdict(self).items()}
+        return {name: list(edges) for name, edges in self.edges.items()}
 
-    def share(self, values: Sequence[tuple[float, float, float]]) -> float:
+    def share(self, values: Sequence[Mapping[str, float]]) -> float:
         """Share of the box, 0 to 1, that trials of these values dominate; NaN counts for nothing.
 
         Args:
-            values: Accuracy, training seconds and parameters of each.
+            values: Of each trial, by objective; nothing is dominated without all of them.
         """
-        return min(hypervolume(self._scaled(values), reference=np.ones(3)), 1.0)
+        return min(hypervolume(self._scaled(values), reference=np.ones(len(self.edges))), 1.0)
 
-    def shares(self, values: Sequence[tuple[float, float, float]]) -> list[float]:
+    def shares(self, values: Sequence[Mapping[str, float]]) -> list[float]:
         """The share after each of the trials, in their order: never falling."""
-        history = hypervolume_history(self._scaled(values), reference=np.ones(3))
+        reference = np.ones(len(self.edges))
+        history = hypervolume_history(self._scaled(values), reference=reference)
         return [min(share, 1.0) for share in history.tolist()]
 
-    def _scaled(self, values: Sequence[tuple[float, float, float]]) -> NDArray[np.float64]:
-        """[n, 3] minimised, 0 at the best edges of the box and 1 at the worst ones."""
-        rows = np.array(values, dtype=np.float64).reshape(-1, 3)
-        edges = np.array([self.accuracy, self.training_seconds, self.parameters])
-        # No time and no parameters are better than any.
-        rows[:, 1:] = np.log(np.maximum(rows[:, 1:], math.ulp(0.0)))
-        edges[1:] = np.log(edges[1:])
-        worst, best = edges.T
-        scaled: NDArray[np.float64] = np.maximum((best - rows) / (best - worst), 0.0)
-        return scaled
+    def _scaled(self, values: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+        """[n, m] minimised, 0 at the best edges of the box and 1 at the worst ones."""
+        columns = []
+        for name, edges in self.edges.items():
+            column = np.array([row.get(name, math.nan) for row in values], dtype=np.float64)
+            worst, best = edges
+            if OBJECTIVES[name].scale is not FRACTIONS:
+                # No time and no parameters are better than any.
+                column = np.log(np.maximum(column, math.ulp(0.0)))
+                worst, best = np.log(edges)
+            columns.append(np.maximum((best - column) / (best - worst), 0.0))
+        return np.column_stack(columns)

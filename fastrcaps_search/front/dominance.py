@@ -1,4 +1,4 @@
-"""Which trials are on the front, and how far the others are behind it.
+"""Which trials are on the front.
 
 Directions flip once, in :func:`minimisation_view`; everything below it minimises. A row
 dominates another when it is no worse in every objective and better in at least one (Deb et al.
@@ -55,26 +55,6 @@ def front_mask(points: ArrayLike) -> NDArray[np.bool_]:
     if mask.any():
         mask[mask] = moocore.is_nondominated(rows[mask], keep_weakly=True)
     return mask
-
-
-def ranks(points: ArrayLike) -> NDArray[np.int64]:
-    """Return how many fronts lie before each row's own (Deb et al. 2002, section III-A).
-
-    Args:
-        points: [n, m], all objectives minimised.
-
-    Returns:
-        [n] int64: 0 on the front, 1 on the front of what remains without it, and so on. Copies
-        share a rank. Rows with NaN or an infinity get -1. Empty for n = 0.
-    """
-    import moocore
-
-    rows = as_rows(points)
-    finite = finite_rows(rows)
-    result = np.full(len(rows), -1, dtype=np.int64)
-    if finite.any():
-        result[finite] = moocore.pareto_rank(rows[finite])
-    return result
 
 
 def as_rows(points: ArrayLike, *, objectives: int | None = None) -> NDArray[np.float64]:

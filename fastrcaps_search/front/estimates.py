@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastrcaps_search.front.dominance import minimisation_view
 from fastrcaps_search.front.groups import (
     ColumnPosterior,
     column_posterior,
@@ -67,7 +66,7 @@ class TrueMeans:
     """Posterior of the true means of n trials.
 
     Attributes:
-        points: [n, 3] means of the runs, minimised; seconds as logarithms where they scatter.
+        points: [n, m] means of the runs, minimised; seconds as logarithms where they scatter.
         accuracy: Posterior of accuracies; ``None`` where runs do not scatter in them.
         seconds: Posterior of log seconds; ``None`` likewise.
         has_prior: Whether enough is known for one, of accuracies; else the means of the runs say
@@ -89,7 +88,7 @@ class TrueMeans:
         )
 
     def drawn(self, generator: np.random.Generator) -> Array:
-        """Return [n, 3] true means, minimised."""
+        """Return [n, m] true means, minimised."""
         means = self.points.copy()
         if self.accuracy is not None:
             means[:, 0] = -self.accuracy.drawn(generator)
@@ -131,8 +130,8 @@ def in_order(samples: Sequence[Sample]) -> list[int]:
     """One order for all ways to list the trials: that of seconds."""
 
     def key(index: int) -> tuple[object, ...]:
-        accuracy, seconds, parameters = samples[index].values
-        return seconds, -accuracy, parameters, samples[index].seconds, samples[index].accuracies
+        accuracy, seconds, *others = samples[index].values
+        return seconds, -accuracy, *others, samples[index].seconds, samples[index].accuracies
 
     return sorted(range(len(samples)), key=key)
 
@@ -143,7 +142,8 @@ def _fitted(samples: tuple[Sample, ...]) -> TrueMeans | None:
     spread = pooled_spread(samples)
     if spread is None:
         return None
-    points = minimisation_view([one.values for one in samples], maximise=(True, False, False))
+    points = np.array([one.values for one in samples])
+    points[:, 0] = 0.0 - points[:, 0]
     runs = np.array([float(len(one.seconds)) for one in samples])
     has_prior = fits_prior(len(samples), spread.degrees)
     accuracy, seconds = None, None

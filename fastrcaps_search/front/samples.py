@@ -18,6 +18,7 @@ class Sample:
         accuracies: Of each run, fractions.
         seconds: Training seconds of each run, in the same order.
         parameters: Learned parameters, the same in every run.
+        others: Means in further objectives, less is better.
 
     Raises:
         ValueError: No run, not as many seconds as accuracies, or a finite accuracy or number of
@@ -27,6 +28,7 @@ class Sample:
     accuracies: tuple[float, ...]
     seconds: tuple[float, ...]
     parameters: float
+    others: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.accuracies or len(self.accuracies) != len(self.seconds):
@@ -51,12 +53,12 @@ class Sample:
     @property
     def finite(self) -> bool:
         """Whether every value is a finite number."""
-        return all(map(math.isfinite, (*self.accuracies, *self.seconds, self.parameters)))
+        return all(map(math.isfinite, (*self.accuracies, *self.seconds, *self.values[2:])))
 
     @property
-    def values(self) -> tuple[float, float, float]:
-        """Mean accuracy, mean training seconds and parameters, as the trial's values are."""
-        return fmean(self.accuracies), fmean(self.seconds), self.parameters
+    def values(self) -> tuple[float, ...]:
+        """Mean accuracy, mean training seconds, parameters and the others."""
+        return fmean(self.accuracies), fmean(self.seconds), self.parameters, *self.others
 
 
 @dataclass(frozen=True, slots=True)

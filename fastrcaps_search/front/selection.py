@@ -5,72 +5,55 @@ plain floats, whose operations give the same bits in JavaScript as long as their
 and no two trials are ever equal to it: the last tie is broken by the number. Objectives to
 maximise are negated, which rounds nothing.
 
-1. A trial fits when its accuracy is at least A, its seconds are at most T and its parameters are
-   at most P, compared as they are stored; a bound that is not given always holds.
+1. A trial fits when no cost is above the bound of its objective, compared as they are stored; a
+   bound that is not given always holds. A cost is a value of which less is better: the negated
+   accuracy, the seconds, the parameters.
 2. Of the trials that fit, the first one in the order of the preference is taken:
 
-   - accuracy: highest accuracy, then lowest seconds, fewest parameters, lowest number;
-   - time: lowest seconds, then highest accuracy, fewest parameters, lowest number;
-   - size: fewest parameters, then highest accuracy, lowest seconds, lowest number;
+   - the word of an objective (accuracy, time, size): lowest cost in it, then in the order of the
+     objectives: highest accuracy, lowest seconds, fewest parameters; then lowest number;
    - knee: smallest distance to the ideal point, then as for accuracy;
-   - weights: the same with weights a, t, p in the distance; the knee has 1, 1, 1.
+   - weights: the same with one weight per objective in the distance; the knee has 1 for each.
 
 3. The distance is the Manhattan distance of Chiu, Yen and Juan (2016), "Minimum Manhattan Distance
    Approach to Multiple Criteria Decision Making in Multiobjective Optimization Problems", IEEE
    Transactions on Evolutionary Computation 20(6), arXiv:1705.01705: ``a * x + t * y + p * z``,
    from left to right. Here x, y and z are the trial's gaps to the best value of each objective
-   over that objective's range: ``(best - value) / range`` for accuracy, ``(value - best) / range``
-   for seconds and parameters, and 0 where the range is 0.
+   over that objective's range: ``(cost - best) / range``, and 0 where the range is 0.
 4. Best value and range are those of the whole front, not of the trials that fit. So bounds only
    ever remove trials from one fixed order, and tightening a bound that the chosen trial still
    meets never changes the choice.
 5. Where no trial fits, the nearest ones are named, up to three, by shortfall and then as for
-   accuracy. The shortfall is ``x + y + z``, from left to right, of ``max(0, A - value) / span``
-   for accuracy and ``max(0, value - bound) / span`` for seconds and parameters, 0 for a bound
-   that is not given. The span is the range over the front; where that is 0, the bound's absolute
-   value; where that is 0 as well, 1.
+   accuracy. The shortfall is the sum, from left to right, of ``max(0, cost - bound) / span``, 0
+   for a bound that is not given. The span is the range over the front; where that is 0, the
+   bound's absolute value; where that is 0 as well, 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
-from fastrcaps_search.definition.objective import MAXIMISE
-from fastrcaps_search.errors import FastrcapsError, NothingFitsError
-from fastrcaps_search.front.criteria import (
-    BOUNDS,
-    REASONS,
-    Criteria,
-    Preference,
-    Rule,
-    Weights,
-    joined,
-)
+from fastrcaps_search.definition.objective import OBJECTIVES, Objective, objectives
+from fastrcaps_search.errors import FastrcapsError, NothingFitsError, UsageError
+from fastrcaps_search.front.criteria import Criteria, Preference, joined, reasons
 
 MOST_NEAREST = 3
 """Trials that are named where none fits."""
 
-KNEE_WEIGHTS: Weights = (1.0, 1.0, 1.0)
-
-FIRST = {Rule.ACCURACY: 0, Rule.TIME: 1, Rule.SIZE: 2}
-"""The objective that comes first under each rule that names one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trial on the front: its number and its finite values, in natural units."""
+    """A trial on the front: its number and its finite values, in natural units, by objective."""
 
     number: int
-    accuracy: float
-    training_seconds: float
-    parameters: float
+    values: Mapping[str, float]
 
     @property
     def costs(self) -> tuple[float, ...]:
         """Its values in the order of the objectives, less is better."""
-        return _costs((self.accuracy, self.training_seconds, self.parameters))
+        return tuple(OBJECTIVES[name].cost(value) for name, value in self.values.items())
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -98,18 +81,18 @@ class NearMiss:
     Attributes:
         number: Its number.
         shortfall: What trials are compared by (point 5 of the module).
-        amounts: By how much it misses the bound of each objective; 0 where it does not.
+        amounts: By how much it misses each bound, by objective; 0 where it does not.
     """
 
     number: int
     shortfall: float
-    amounts: tuple[float, ...]
+    amounts: Mapping[str, float]
 
     @property
     def missed(self) -> str:
         """What it misses, in words."""
-        found = zip(BOUNDS, self.amounts, strict=True)
-        return joined([bound.miss(amount) for bound, amount in found if amount > 0])
+        missed = {name: amount for name, amount in self.amounts.items() if amount > 0}
+        return joined([one.miss(missed[one.name]) for one in OBJECTIVES if one.name in missed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +118,22 @@ class _Scale:
         columns = list(zip(*(one.costs for one in front), strict=True))
         return cls(tuple(map(min, columns)), tuple(max(each) - min(each) for each in columns))
 
-    def distance(self, one: Candidate, weights: Weights) -> float:
+    def distance(self, one: Candidate, weights: Sequence[float]) -> float:
         """Distance to the ideal point (point 3 of the module)."""
         parts = zip(weights, one.costs, self.best, self.span, strict=True)
         return _sum(
             weight * ((cost - best) / span if span else 0.0) for weight, cost, best, span in parts
         )
 
-    def near_miss(self, one: Candidate, limits: Sequence[float | None]) -> NearMiss:
+    def near_miss(self, one: Candidate, limits: Mapping[str, float]) -> NearMiss:
         """What a trial misses (point 5 of the module)."""
-        amounts = tuple(
-            0.0 if limit is None else max(0.0, cost - limit)
-            for cost, limit in zip(one.costs, limits, strict=True)
-        )
-        parts = zip(amounts, self.span, limits, strict=True)
+        costs, spans = (dict(zip(one.values, row, strict=True)) for row in (one.costs, self.span))
+        amounts = {name: max(0.0, costs[name] - limit) for name, limit in limits.items()}
+        # In the order of the objectives, for the same sum everywhere.
         shortfall = _sum(
-            amount / (span or abs(limit or 0.0) or 1.0) for amount, span, limit in parts
+            amounts[name] / (spans[name] or abs(limits[name]) or 1.0)
+            for name in one.values
+            if name in limits
         )
         return NearMiss(one.number, shortfall, amounts)
 
@@ -164,20 +147,36 @@ def select(front: Sequence[Candidate], criteria: Criteria) -> Selection | Nothin
 
     Raises:
         FastrcapsError: The front is empty.
+        UsageError: A bound or weights of other objectives than the study's.
     """
     if not front:
         raise FastrcapsError(
             "select needs a complete trial, but the study has none yet; run it until one is done"
         )
+    known = objectives(tuple(front[0].values))
+    _require_known(criteria, known)
     scale = _Scale.of(front)
-    limits = _costs(criteria.limits)
+    limits = {name: OBJECTIVES[name].cost(limit) for name, limit in criteria.limits.items()}
     fitting = [one for one in front if _fits(one, limits)]
     if fitting:
-        chosen = min(fitting, key=_order(criteria.prefer, scale))
-        return Selection(chosen.number, _why(criteria, len(fitting)))
+        chosen = min(fitting, key=_order(criteria.prefer, known, scale))
+        return Selection(chosen.number, _why(criteria, known, len(fitting)))
     misses = [(scale.near_miss(one, limits), one) for one in front]
     misses.sort(key=lambda pair: (pair[0].shortfall, *pair[1].order))
     return NothingFits(tuple(miss for miss, _ in misses[:MOST_NEAREST]))
+
+
+def _require_known(criteria: Criteria, known: Sequence[Objective]) -> None:
+    names, words = [one.name for one in known], [one.word for one in known]
+    others = [OBJECTIVES[name].word for name in criteria.limits if name not in names]
+    others += [one.word for one in OBJECTIVES if one.word == criteria.prefer.rule]
+    if any(word not in words for word in others):
+        raise UsageError(f"criteria must be of the study's objectives, {joined(words)}")
+    weights = criteria.prefer.weights
+    if weights is not None and len(weights) != len(known):
+        raise UsageError(
+            f"weights must be one each of the study's {joined(words)}, got {len(weights)}"
+        )
 
 
 def select_row(rows: Sequence[Mapping[str, Any]], criteria: Criteria) -> dict[str, Any]:
@@ -191,24 +190,12 @@ def select_row(rows: Sequence[Mapping[str, Any]], criteria: Criteria) -> dict[st
         NothingFitsError: No trial fits; it names the nearest ones.
         FastrcapsError: There are no rows.
     """
-    front = [Candidate(number=row["trial"], **row["values"]) for row in rows]
+    front = [Candidate(row["trial"], row["values"]) for row in rows]
     found = select(front, criteria)
     if isinstance(found, NothingFits):
         raise NothingFitsError(_refusal(found, criteria, len(front)))
     chosen = next(row for row in rows if row["trial"] == found.number)
     return {**chosen, "why": found.why}
-
-
-@overload
-def _costs(values: tuple[float, ...]) -> tuple[float, ...]: ...
-@overload
-def _costs(values: tuple[float | None, ...]) -> tuple[float | None, ...]: ...
-def _costs(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-    """Values or bounds of the objectives, less is better."""
-    return tuple(
-        -value if maximise and value is not None else value
-        for value, maximise in zip(values, MAXIMISE, strict=True)
-    )
 
 
 def _sum(parts: Iterable[float]) -> float:
@@ -219,28 +206,31 @@ def _sum(parts: Iterable[float]) -> float:
     return total
 
 
-def _fits(one: Candidate, limits: Sequence[float | None]) -> bool:
-    pairs = zip(one.costs, limits, strict=True)
-    return all(limit is None or cost <= limit for cost, limit in pairs)
+def _fits(one: Candidate, limits: Mapping[str, float]) -> bool:
+    costs = dict(zip(one.values, one.costs, strict=True))
+    return all(costs[name] <= limit for name, limit in limits.items())
 
 
-def _order(prefer: Preference, scale: _Scale) -> Callable[[Candidate], tuple[float, ...]]:
+def _order(
+    prefer: Preference, known: Sequence[Objective], scale: _Scale
+) -> Callable[[Candidate], tuple[float, ...]]:
     """What trials that fit are sorted by; the smallest is taken."""
-    if prefer.rule in FIRST:
-        first = FIRST[prefer.rule]
+    words = [objective.word for objective in known]
+    if prefer.rule in words:
+        first = words.index(prefer.rule)
         return lambda one: (one.costs[first], *one.order)
-    weights = prefer.weights or KNEE_WEIGHTS
+    weights = prefer.weights or (1.0,) * len(known)
     return lambda one: (scale.distance(one, weights), *one.order)
 
 
-def _why(criteria: Criteria, fitting: int) -> str:
+def _why(criteria: Criteria, known: Sequence[Objective], fitting: int) -> str:
     """Why the chosen trial was chosen among those that fit."""
     fits, fit = (" that fits", " that fit") if criteria.bounds else ("", "")
     if fitting == 1:
         return f"the only trial on the front{fits}"
-    weights = zip(BOUNDS, criteria.prefer.weights or KNEE_WEIGHTS, strict=True)
-    words = ", ".join(f"{bound.weighs} {weight:g}" for bound, weight in weights)
-    what = REASONS[criteria.prefer.rule].format(words)
+    weights = zip(known, criteria.prefer.weights or (1.0,) * len(known), strict=True)
+    words = ", ".join(f"{objective.word} {weight:g}" for objective, weight in weights)
+    what = reasons()[criteria.prefer.rule].format(words)
     return f"{what} of the {fitting} trials on the front{fit}"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastrcaps_search.definition.objective import MAXIMISE, OBJECTIVES
+from fastrcaps_search.definition.objective import COMMON, objectives
 from fastrcaps_search.front.dominance import front_mask, minimisation_view
 from fastrcaps_search.report.time_axis import TimeAxis
 
-ACCURACY, TIME, PARAMETERS = range(len(OBJECTIVES))
+ACCURACY, TIME, PARAMETERS = range(len(COMMON))
 """Columns of a row."""
+
+MAXIMISE = tuple(objective.maximise for objective in objectives(COMMON))
 
 Row = tuple[float, float, float]
 """Accuracy, time in the measure at hand, parameters."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from fastrcaps_search.analysis.summary import StudySummary
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.objective import Objective, objectives
 from fastrcaps_search.report import text
 from fastrcaps_search.report.view import ReportView
-
-ENDS = (("highest accuracy", ""), ("shortest training", "\u00a0s"), ("fewest parameters", ""))
-"""What the best end of each objective is called, and the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +31,16 @@ def tiles(view: ReportView) -> tuple[Tile, ...]:
         return (progress,)
     volume = f"{summary.hypervolume:.3f}"
     on_front = f"{text.plural(len(view.front), 'trial')} on the front"
-    ends = (_end(view, column) for column in range(len(OBJECTIVES)))
+    ends = map(partial(_end, view), objectives(view.definition.objectives))
     return (progress, *ends, Tile("hypervolume", volume, on_front))
 
 
-def _end(view: ReportView, column: int) -> Tile:
-    found = [(t.number, t.values.as_tuple()[column]) for t in view.front if t.values is not None]
-    pick = max if OBJECTIVES[column].maximise else min
-    best = pick(value for _, value in found)
-    label, unit = ENDS[column]
+def _end(view: ReportView, objective: Objective) -> Tile:
+    found = [(t.number, t.values[objective.name]) for t in view.front if t.values is not None]
+    best = min((value for _, value in found), key=objective.cost)
     numbers = sorted(number for number, value in found if value == best)
     words = text.numbered("trial", numbers, limit=3)
-    return Tile(label, text.VALUES[column](best) + unit, words)
+    return Tile(objective.best, text.of_objective(objective, best), words)
 
 
 def _progress(summary: StudySummary) -> str:

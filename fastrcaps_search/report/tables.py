@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.store.records import MEASURED
 
@@ -38,7 +38,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
         [
             *("trial", "state"),
             *(f"params.{name}" for name in used),
-            *(f"values.{objective.name}" for objective in OBJECTIVES),
+            *(f"values.{name}" for name in (rows[0]["values"] if rows else COMMON)),
             *(f"measured.{name}" for name in measured),
             *(f"spread.{name}.{part}" for name, part in spreads),
             *("runs", "device", "front_probability", "test_accuracy", "feasible", "reason"),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from fastrcaps_search.definition.objective import COUNTS, FRACTIONS, Objective
+
 NOTHING = "–"
 """What a cell shows where there is no value."""
 
@@ -113,5 +115,12 @@ def rank(value: object) -> tuple[float, str]:
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
 
 
-VALUES = (percent, seconds, count)
-"""How a value of each objective is written, in their order."""
+def of_objective(objective: Objective, number: float | None) -> str:
+    """A value of an objective, with its unit."""
+    unit = f"\u00a0{objective.unit}" if objective.unit and number is not None else ""
+    return without_unit(objective, number) + unit
+
+
+def without_unit(objective: Objective, number: float | None) -> str:
+    """A value of an objective."""
+    return {FRACTIONS: percent, COUNTS: count}.get(objective.scale, seconds)(number)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.analysis.rows import failure_reason
+from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
@@ -71,7 +72,9 @@ class TrialView:
     def told(self, column: int) -> str:
         """The value of an objective, by its place; empty without one."""
         values = self.record.values
-        return "" if values is None else text.VALUES[column](values.as_tuple()[column])
+        if values is None:
+            return ""
+        return text.without_unit(OBJECTIVES[COMMON[column]], values[COMMON[column]])
 
     @property
     def accuracy_margin(self) -> str:
@@ -137,7 +140,7 @@ def finite_values(record: TrialRecord) -> Values | None:
     values = record.values
     if record.state is not TrialState.COMPLETE or values is None:
         return None
-    return values if all(map(math.isfinite, values.as_tuple())) else None
+    return values if all(map(math.isfinite, values.values())) else None
 
 
 def _rates(parameters: TrialParameters) -> str:

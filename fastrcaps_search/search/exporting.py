@@ -10,8 +10,7 @@ from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
-from fastrcaps_search.export.onnx_model import require_onnx
-from fastrcaps_search.export.writer import Weights, require_free, write_network
+from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.metrics import RunSetting

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 
 import optuna
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
+from fastrcaps_search.analysis.distributions import directions
 from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, frozen_trial, quiet
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
 from fastrcaps_search.store.export_lease import ExportLease
@@ -86,7 +86,7 @@ class OptunaExport:
         return True
 
     def _add(self, study: StudyRecord, finished: Sequence[TrialRecord]) -> None:
-        theirs, trials = self._study()
+        theirs, trials = self._study(study.definition)
         # By our number: other programs may have added trials of their own.
         attributes = [trial.user_attrs for trial in trials]
         self._added = {one[NUMBER_KEY] for one in attributes if NUMBER_KEY in one}
@@ -98,16 +98,16 @@ class OptunaExport:
                 theirs.add_trial(frozen_trial(study, trial))
                 self._added.add(trial.number)
 
-    def _study(self) -> tuple[optuna.Study, list[FrozenTrial]]:
+    def _study(self, definition: StudyDefinition) -> tuple[optuna.Study, list[FrozenTrial]]:
         """Optuna's study, made where it is missing, and its trials."""
         if self._opened is not None:
             # Another program may have deleted it.
             with suppress(KeyError):
                 return self._opened, self._opened.get_trials(deepcopy=False)
-        self._opened = self._open()
+        self._opened = self._open(definition)
         return self._opened, self._opened.get_trials(deepcopy=False)
 
-    def _open(self) -> optuna.Study:
+    def _open(self, definition: StudyDefinition) -> optuna.Study:
         self.close()
         location = self._store.location
         url = writing_url(location).render_as_string(hide_password=False)
@@ -119,21 +119,21 @@ class OptunaExport:
         # Connections opened so far know nothing of our settings.
         self._storage.engine.dispose()
         prepare_writing(self._storage.engine, location)
-        directions = [StudyDirection[objective.direction.name] for objective in OBJECTIVES]
+        wanted = directions(definition)
         study = optuna.create_study(
             storage=self._storage,
             study_name=self._name,
-            directions=directions,
+            directions=wanted,
             load_if_exists=True,
         )
         trials = study.get_trials(deepcopy=False)
         ours = not trials or any(NUMBER_KEY in trial.user_attrs for trial in trials)
-        if study.directions != directions or not ours:
+        if study.directions != wanted or not ours:
             raise StoreError(
                 f'{location.shown} must not hold another program\'s study "{self._name}"; '
                 "choose another --storage or study name"
             )
-        study.set_metric_names([objective.name for objective in OBJECTIVES])
+        study.set_metric_names(list(definition.objectives))
         return study
 
 

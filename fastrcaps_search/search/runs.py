@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from fastrcaps_search.definition.objective import objectives
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
@@ -91,6 +93,18 @@ def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure
     return None
 
 
+def _others(
+    definition: StudyDefinition, result: RunResult, epochs: Sequence[EpochMetrics]
+) -> dict[str, float]:
+    """Values of a run in the objectives that are not common to all studies."""
+    spent = epochs[: result.best_epoch]
+    return {
+        objective.name: float(objective.measure(spent, result.parameters))
+        for objective in objectives(definition.objectives)
+        if objective.measure is not None
+    }
+
+
 def fail_run(study: StudyRecord, lease: RunLease, failure: Failure) -> None:
     """Store that a run ended without values."""
     is_planned = lease.claim.key.run < study.definition.runs_per_trial
@@ -152,12 +166,14 @@ class RunTraining:
         result = None
         while result is None:
             try:
-                result = self._open(setting, folder).train()
+                run = self._open(setting, folder)
+                result = run.train()
             except SuspendedError as error:
                 LOG.warning("%s: the epoch is trained again", error)
                 self._refresh()
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        self._lease.finish(result)
+        others = _others(self._place.study.definition, result, run.epochs)
+        self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
         return result
 

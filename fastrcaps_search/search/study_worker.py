@@ -35,7 +35,7 @@ from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import stage
 
 WAIT_SECONDS = 0.5
 DEVICE_RETRIES = 2

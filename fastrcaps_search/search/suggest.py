@@ -15,17 +15,16 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from fastrcaps_search.analysis.distributions import distributions
+from fastrcaps_search.analysis.distributions import directions, distributions
 from fastrcaps_search.analysis.optuna_trials import frozen_trial, quiet
 from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
-from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.samplers import SAMPLERS
 from fastrcaps_search.definition.space import NETWORK_KEYS
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
@@ -44,9 +43,8 @@ def propose(
 ) -> tuple[TrialParameters, str] | None:
     """Next assignment and its key; ``None`` when every configuration has been taken.
 
-    The sampler is Optuna's multivariate tree-structured Parzen estimator (Bergstra et al. 2011;
-    multi-objective after Ozaki et al. 2022) on a study in memory that holds finished and running
-    trials. Infeasible trials and those that diverged violate a constraint there, so that they are
+    The study's sampler is asked on a study in memory that holds finished and running trials.
+    Infeasible trials and those that diverged violate a constraint there, so that they are
     never taken for good ones. An assignment whose training is already there stays running in that
     study, which makes the sampler look elsewhere, and the sampler is asked again.
 
@@ -71,23 +69,36 @@ def propose(
     seed = derive_seed(study.seed, len(trials), zlib.crc32(worker.encode())) % 2**32
     feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
-        sampler = optuna.samplers.TPESampler(
-            seed=seed,
-            multivariate=True,
-            group=True,
-            constant_liar=True,
-            # Optuna's tenth, but where less than that is feasible it would take others for good.
-            gamma=lambda finished: min(math.ceil(finished / 10), feasible),
-        )
+        sampler = SAMPLERS[definition.sampler].build(seed=seed, feasible=feasible)
     found = _unseen(_shadow(study, trials, sampler), definition, taken, asks=ASKS)
     if found is None and definition.space.is_finite:
         key, parameters = random.Random(seed).choice(list(left.items()))
         return parameters, key
     if found is None:
         # Of a continuous space, at random.
-        shadow = _shadow(study, (), optuna.samplers.RandomSampler(seed=seed))
+        shadow = _shadow(study, (), random_sampler(seed=seed))
         found = _unseen(shadow, definition, taken, asks=DRAWS)
     return found
+
+
+def tpe_sampler(*, seed: int, feasible: int) -> optuna.samplers.BaseSampler:
+    """Optuna's multivariate tree-structured Parzen estimator.
+
+    Bergstra et al. 2011; multi-objective after Ozaki et al. 2022.
+    """
+    return optuna.samplers.TPESampler(
+        seed=seed,
+        multivariate=True,
+        group=True,
+        constant_liar=True,
+        # Optuna's tenth, but where less than that is feasible it would take others for good.
+        gamma=lambda finished: min(math.ceil(finished / 10), feasible),
+    )
+
+
+def random_sampler(*, seed: int, feasible: int = 0) -> optuna.samplers.BaseSampler:
+    """Each choice as likely as the others, whatever was learned."""
+    return optuna.samplers.RandomSampler(seed=seed)
 
 
 def _unseen(
@@ -106,8 +117,7 @@ def _shadow(
 ) -> optuna.Study:
     """A study in memory, without the trials whose failure says nothing of their configuration."""
     with quiet():
-        directions = [StudyDirection[objective.direction.name] for objective in OBJECTIVES]
-        shadow = optuna.create_study(directions=directions, sampler=sampler)
+        shadow = optuna.create_study(directions=directions(study.definition), sampler=sampler)
         shadow.add_trials([told for t in trials if (told := _told(study, t)) is not None])
     return shadow
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.export.trained import classifier_of, trained_network
 from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
 from fastrcaps_search.search.runs import Workplace
 from fastrcaps_search.search.trial_log import LOG
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import RunRecord
 from fastrcaps_search.store.trials import TrialRecord
-from fastrcaps_search.training.evaluate import hits
+from fastrcaps_search.training.kernels import classifier_of
+from fastrcaps_search.training.run import trained_network
+from fastrcaps_search.training.splits import hits
 
 
 def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
+from math import fsum
+from statistics import fmean
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
@@ -15,8 +17,19 @@ from fastrcaps_search.front.box import Box
 from fastrcaps_search.store.schema import runs, studies
 
 
-def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
-    """The box of a study whose first complete trial took so long for an epoch."""
+def study_box(
+    definition: StudyDefinition,
+    *,
+    epoch_seconds: float,
+    others: Mapping[str, float] | None = None,
+) -> Box:
+    """The box of a study whose first complete trial took so long for an epoch, with these values.
+
+    Args:
+        definition: The study.
+        epoch_seconds: Training seconds per epoch.
+        others: Values in the objectives beyond the common three.
+    """
     return Box.of(
         guessing=definition.guessing_accuracy,
         epoch_seconds=epoch_seconds,
@@ -25,6 +38,7 @@ def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
             definition.architecture.parameters(decoder, weight_sharing)
             for decoder, weight_sharing in _networks(definition)
         ),
+        others=others,
     )
 
 
@@ -55,16 +69,18 @@ def fix_box(connection: Connection, study_id: int, number: int) -> Iterator[None
     yield
     if definition is None:
         return
-    ended = select(func.count(), func.avg(runs.c.training_seconds), func.avg(runs.c.best_epoch))
-    count, seconds, epochs = connection.execute(
-        ended.where(
+    ended = connection.execute(
+        select(runs.c.training_seconds, runs.c.best_epoch, runs.c.others).where(
             runs.c.study_id == study_id,
             runs.c.number == number,
             runs.c.run < definition.runs_per_trial,
             runs.c.accuracy.is_not(None),
         )
-    ).one()
-    if count == definition.runs_per_trial:
-        box = study_box(definition, epoch_seconds=float(seconds) / float(epochs or 1))
+    ).all()
+    if len(ended) == definition.runs_per_trial:
+        seconds, epochs = (fsum(row[column] for row in ended) for column in (0, 1))
+        values = [json.loads(row.others or "{}") for row in ended]
+        others = {name: fmean(one[name] for one in values) for name in values[0]}
+        box = study_box(definition, epoch_seconds=seconds / (epochs or 1), others=others)
         fixed = studies.update().where(one, studies.c.box.is_(None))
         connection.execute(fixed.values(box=json.dumps(box.to_dict())))

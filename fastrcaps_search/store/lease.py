@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -177,14 +178,15 @@ class RunLease:
         Raises:
             ValueError: A value is not finite.
         """
-        values = (result.accuracy, result.training_seconds, result.parameters)
+        values = (result.accuracy, result.training_seconds, *result.others.values())
         if not all(math.isfinite(value) for value in values):
             raise ValueError(f"values must be finite, got {values}")
 
         def finish(connection: Connection) -> None:
             # The study's row before the run's: two locks in two orders would block.
             with fix_box(connection, self.claim.study_id, self.claim.key.number):
-                self._end(connection, asdict(result))
+                others = json.dumps(result.others, sort_keys=True) if result.others else None
+                self._end(connection, {**asdict(result), "others": others})
 
         self.store.write(finish)
 

@@ -216,6 +216,7 @@ def _run(row: Row[Any]) -> RunRecord:
         bit_equal=bool(row.bit_equal),
         failure=failure,
         removed=bool(row.removed),
+        others={} if row.others is None else json.loads(row.others),
         **{name: getattr(row, name) for name in RUN_FIELDS},
     )
 

@@ -6,9 +6,11 @@ A run is what a worker claims; a trial follows from its runs (``store.trials``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
@@ -37,17 +39,29 @@ class TrialState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The three values of a trial, in the order of the objectives."""
+class Values(dict[str, float]):
+    """Values of a trial by name of the objective, in the order of the study's objectives."""
 
-    accuracy: float
-    training_seconds: float
-    parameters: float
+    __slots__ = ()
 
-    def as_tuple(self) -> tuple[float, float, float]:
-        """The values in the order of the objectives."""
-        return (self.accuracy, self.training_seconds, self.parameters)
+    @property
+    def accuracy(self) -> float:
+        """The accuracy, a fraction."""
+        return self["accuracy"]
+
+    @property
+    def training_seconds(self) -> float:
+        """Seconds of training."""
+        return self["training_seconds"]
+
+    @property
+    def parameters(self) -> float:
+        """Number of learned parameters."""
+        return self["parameters"]
+
+    def as_tuple(self) -> tuple[float, ...]:
+        """In the order of the objectives."""
+        return tuple(self.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +168,7 @@ class RunRecord:
         best_epoch: That epoch, when done.
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
+        others: Values in the study's objectives beyond the common three, when done.
         failure: Why it ended without a result.
         removed: Whether its network was removed, as its trial was well behind the front.
         token: Current fencing token: one higher with each claim.
@@ -170,11 +185,17 @@ class RunRecord:
     best_epoch: int | None
     test_accuracy: float | None
     parameters: int | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
     removed: bool = False
     token: int = 1
     created_at: float = 0.0
     finished_at: float | None = None
+
+    def value(self, objective: str) -> float:
+        """Its value in an objective of that name, when done; NaN where none was stored."""
+        found = getattr(self, objective) if objective in COMMON else self.others.get(objective)
+        return math.nan if found is None else float(found)
 
     @property
     def has_ended(self) -> bool:

@@ -130,6 +130,8 @@ runs = Table(
     Column("training_seconds", Float),
     Column("best_epoch", Integer),
     Column("parameters", Integer),
+    # Values in further objectives, as JSON.
+    Column("others", Text),
     Column("test_accuracy", Float),
     # Which evaluation images the best epoch's weights have right, a bit each: read on its own.
     Column("hits", LargeBinary),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import fmean
 
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.spread import spread
@@ -47,6 +48,7 @@ class TrialRecord:
         infeasible: Why it is on no front though complete; ``None`` where it may be on one.
         set_aside: Who has taken it off the front by hand.
         measured: Means over its runs where the values are estimates.
+        objectives: Names of what the study's trials are compared by.
     """
 
     number: int
@@ -65,6 +67,7 @@ class TrialRecord:
     infeasible: str | None = None
     set_aside: SetAside | None = None
     measured: Values | None = None
+    objectives: tuple[str, ...] = COMMON
 
     @classmethod
     def of(
@@ -88,7 +91,7 @@ class TrialRecord:
             state = TrialState.FAILED
             ends = [run.finished_at or 0.0 for run in runs if _fails_trial(run, planned)]
         elif len(first) == planned:
-            state, values = TrialState.COMPLETE, _means(runs)
+            state, values = TrialState.COMPLETE, _means(runs, definition.objectives)
         infeasible = None
         if values is not None:
             infeasible = infeasible_reason(definition, values.accuracy, set_aside)
@@ -108,6 +111,7 @@ class TrialRecord:
             seconds_spread=None if values is None else _spread(runs, "training_seconds"),
             infeasible=infeasible,
             set_aside=set_aside,
+            objectives=definition.objectives,
         )
 
     @property
@@ -175,11 +179,11 @@ def _fails_trial(run: RunRecord, planned: int) -> bool:
 
 
 def _measured(runs: Sequence[RunRecord], name: str) -> list[float]:
-    return [getattr(run, name) or 0.0 for run in runs if run.accuracy is not None]
+    return [run.value(name) for run in runs if run.accuracy is not None]
 
 
-def _means(runs: Sequence[RunRecord]) -> Values:
-    return Values(*(fmean(_measured(runs, field.name)) for field in fields(Values)))
+def _means(runs: Sequence[RunRecord], objectives: Sequence[str]) -> Values:
+    return Values({name: fmean(_measured(runs, name)) for name in objectives})
 
 
 def _spread(runs: Sequence[RunRecord], name: str) -> Spread | None:

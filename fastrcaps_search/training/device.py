@@ -17,16 +17,25 @@ def devices() -> list[str]:
     return [*(f"cuda:{index}" for index in range(count)), "cpu"]
 
 
-def device_name(device: torch.device) -> str:
+def found_devices(wanted: str) -> list[str]:
+    """Devices of this machine that ``wanted`` (auto, cpu, cuda, or cards) allows.
+
+    Cards are named as in ``cuda:0,cuda:2``; none is found where one of them is missing.
+    """
+    *cards, _ = devices()
+    if wanted == "cpu" or (wanted == "auto" and not cards):
+        return ["cpu"]
+    if wanted in ("auto", "cuda"):
+        return cards
+    named = list(dict.fromkeys(wanted.split(",")))
+    return named if set(named) <= set(cards) else []
+
+
+def device_name(device: str | torch.device) -> str:
     """Name of the card, or of the processor and its model."""
-    if device.type == "cuda":
+    if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU {_processor()}"
-
-
-def device_name_of(device: str) -> str:
-    """Name of ``cpu`` or ``cuda:N``."""
-    return device_name(torch.device(device))
 
 
 def _processor() -> str:
@@ -68,7 +77,7 @@ def prepare(device: str, *, threads: int) -> torch.device:
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     # fp32 means fp32: cuDNN would round the factors of convolutions to 10 bits (TF32). A trainer
-    # of another precision says so for itself (``precision.py``).
+    # of another precision says so for itself (``step.use_precision``).
     torch.backends.cudnn.allow_tf32 = False
     place = torch.device(device)
     if place.type == "cuda" and place.index is not None:

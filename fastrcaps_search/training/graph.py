@@ -6,16 +6,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Protocol
 
 import torch
+from torch import Tensor
 
-from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.capsnet.trainable import Losses, TrainableNetwork
 from fastrcaps_search.definition.choices import Precision
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.device_step import DeviceStep
-from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.splits import EpochImages
+from fastrcaps_search.training.step import AutogradNetwork, rounding, use_precision
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +27,81 @@ IN_FLIGHT = 2
 WARM_UP_STEPS = 3
 
 
-class Recorder(Protocol):
-    """Makes something to replay out of steps."""
+class DeviceStep(AutogradNetwork):
+    """A training step that reads nothing from the host, in buffers whose addresses never change.
+
+    Its batch, its rate and its place in the epoch are taken on the device, so that many steps can
+    be recorded once and replayed.
+
+    Args:
+        network: The network, on its device.
+        images: Draws the batches, on the same device.
+        precision: Arithmetic of the products; see ``use_precision``.
+    """
+
+    def __init__(
+        self, network: TrainableNetwork, images: EpochImages, *, precision: Precision
+    ) -> None:
+        super().__init__(network)
+        device = self.device
+        self._images = images
+        self._precision = precision
+        self._rate = torch.zeros((), device=device)
+        self._order, self._corners = images.draw(epoch=1)
+        self._rates = torch.zeros(len(self._order), device=device)
+        self._first_sample = torch.zeros(1, dtype=torch.int64, device=device)
+        self._number = torch.zeros(1, dtype=torch.int64, device=device)
+        self._places = torch.arange(len(self._order), device=device)
+
+    def __len__(self) -> int:
+        """Images of an epoch."""
+        return len(self._order)
+
+    def begin(self, epoch: int, rates: list[float]) -> None:
+        """Draw the order of ``epoch`` (from 1) and go to its first step.
+
+        Args:
+            epoch: Which.
+            rates: Learning rate of each of its steps, at most one per image.
+        """
+        order, corners = self._images.draw(epoch)
+        self._order.copy_(order)
+        self._corners.copy_(corners)
+        self._rates[: len(rates)] = torch.tensor(rates, device=self.device)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Go to the first step of the epoch."""
+        self._first_sample.zero_()
+        self._number.zero_()
+
+    def __call__(self, size: int) -> None:
+        """The next update of the epoch, with ``size`` images."""
+        places = self._first_sample + self._places[:size]
+        images, labels = self._images.batch(self._order[places], self._corners[places])
+        self._rate.copy_(self._rates[self._number].squeeze(0))
+        self._update(images, labels, rate=self._rate)
+        self._first_sample.add_(size)
+        self._number.add_(1)
+
+    def _losses(self, images: Tensor, labels: Tensor) -> Losses:
+        with rounding(self.network, self._precision):
+            return super()._losses(images, labels)
+
+    def changing(self) -> list[Tensor]:
+        """Everything that a step changes."""
+        adam = [tensor for tensors in self._adam.values() for tensor in tensors]
+        counters = [self._first_sample, self._number, self._sums, self._rate]
+        return [*self._parameters.values(), *adam, *counters]
+
+
+class Direct:
+    """Records nothing: a replay is one step after the other, each started from Python."""
 
     def warm_up(self, step: DeviceStep, size: int) -> None:
-        """Run a step of ``size`` images a few times, so that everything is compiled and chosen."""
+        """Run a step of ``size`` images, so that everything is compiled and chosen."""
+        step.rewind()
+        step(size)
 
     def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
         """A replay of the next ``count`` steps of ``size`` images.
@@ -41,18 +110,6 @@ class Recorder(Protocol):
             RuntimeError: It cannot be recorded.
         """
 
-
-class Direct:
-    """Records nothing: a replay is one step after the other, each started from Python."""
-
-    def warm_up(self, step: DeviceStep, size: int) -> None:
-        """Run a step once."""
-        step.rewind()
-        step(size)
-
-    def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
-        """The steps themselves."""
-
         def replay() -> None:
             for _ in range(count):
                 step(size)
@@ -60,7 +117,7 @@ class Direct:
         return replay
 
 
-class CudaGraphs:
+class CudaGraphs(Direct):
     """Records CUDA graphs on a stream of their own, those of one batch size in the same memory.
 
     Args:
@@ -79,8 +136,7 @@ class CudaGraphs:
         self._pool = torch.cuda.graph_pool_handle()
         with torch.cuda.stream(self._stream):
             for _ in range(WARM_UP_STEPS):
-                step.rewind()
-                step(size)
+                super().warm_up(step, size)
         torch.cuda.synchronize(step.device)
 
     def record(self, step: DeviceStep, size: int, count: int) -> Callable[[], None]:
@@ -106,10 +162,8 @@ class GraphTrainer:
     Args:
         network: The network, on its device.
         images: Draws the batches, on the same device.
-        precision: Arithmetic of the products; see ``precision.py``.
+        precision: Arithmetic of the products; see ``use_precision``.
         recorder: Records steps; ``None`` for CUDA graphs on a card, and nothing on a CPU.
-        channels_last: Whether channels are neighbours in memory, as the tensor units like them;
-            ``None`` for the choice of the precision.
 
     Attributes:
         trained: The network with its optimiser.
@@ -122,13 +176,13 @@ class GraphTrainer:
         images: EpochImages,
         *,
         precision: Precision,
-        recorder: Recorder | None = None,
-        channels_last: bool | None = None,
+        recorder: Direct | None = None,
     ) -> None:
         on_card = images.device.type == "cuda"
         self._precision = precision
-        if precision is not Precision.FP32 if channels_last is None else channels_last:
-            # The types of torch know this argument only beside a dtype or a device.
+        if precision is not Precision.FP32:
+            # Channels as neighbours in memory, as the tensor units like them. The types of torch
+            # know this argument only beside a dtype or a device.
             network.to(images.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.trained = DeviceStep(network, images, precision=precision)
         self._clock = Clock(images.device)
@@ -150,7 +204,7 @@ class GraphTrainer:
                 )
 
     def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
-        """Train ``epoch``; yields after every replay."""
+        """As ``StepTrainer.epoch``; yields after every replay."""
         self.trained.begin(epoch, rates)
         in_flight: deque[torch.cuda.Event] = deque()
         for size, same in groupby(sizes):
@@ -176,8 +230,7 @@ class GraphTrainer:
     def _recorded(self, size: int, *, most: int) -> dict[int, Callable[[], None]]:
         """Replays by their number of steps, of which one is 1. Weights and counts stay."""
         step = self.trained
-        step.prepare(size)
-        saved = step.saved()
+        before = [tensor.detach().clone() for tensor in step.changing()]
         self._recorder.warm_up(step, size)
         try:
             replays = {1: self._recorder.record(step, size, 1)}
@@ -196,7 +249,9 @@ class GraphTrainer:
             self._recorder, self.records = Direct(), False
             self._replays.clear()
             replays = {1: self._recorder.record(step, size, 1)}
-        step.restore(saved)
+        with torch.no_grad():
+            for tensor, value in zip(step.changing(), before, strict=True):
+                tensor.copy_(value)
         return replays
 
     def _steps_per_replay(self, replay: Callable[[], None], size: int, *, most: int) -> int:

@@ -7,9 +7,15 @@ input and prints one. The supervisor itself never imports torch.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
+from statistics import harmonic_mean, median
 from typing import Any
 
 import torch
@@ -17,10 +23,16 @@ import torch
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.device import device_name, devices
-from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.throughput import StepOf, benchmark, step_seconds
-from fastrcaps_search.training.trainer import make_step
+from fastrcaps_search.training.device import Clock, device_name, found_devices, prepare
+from fastrcaps_search.training.kernels import choose_kernel, make_step
+
+WINDOW_SECONDS = 0.4
+"""Time for the steps of one batch size; one step is made however long it takes."""
+PATIENCE_SECONDS = 120.0
+"""The longest that a process waits for the others."""
+
+StepOf = Callable[[int], Callable[[], object]]
+"""Gives the training step of a batch size, warmed up."""
 
 
 def main() -> int:
@@ -47,7 +59,7 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
     found = found_devices(question["devices"])
     if not found:
         return {"devices": []}
-    name = device_name(torch.device(found[0]))
+    name = device_name(found[0])
     if name in question["known"]:
         return {"devices": found, "device_name": name, "measured": []}
     make = partial(_step_of, StudyDefinition.from_dict(question["definition"]), found[0])
@@ -56,24 +68,10 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
         measured = benchmark(layouts, sizes, make=make)
     else:
         seconds = step_seconds(make, sizes, device=found[0], threads=layouts[0][1])
-        measured = [(*layouts[0], dict(zip(sizes, seconds, strict=True)))]
+        measured = [(*layouts[0], seconds)]
     if not measured:
         return None
     return {"devices": found, "device_name": name, "measured": measured}
-
-
-def found_devices(wanted: str) -> list[str]:
-    """Devices of this machine that ``wanted`` (auto, cpu, cuda, or cards) allows.
-
-    Cards are named as in ``cuda:0,cuda:2``; none is found where one of them is missing.
-    """
-    *cards, _ = devices()
-    if wanted == "cpu" or (wanted == "auto" and not cards):
-        return ["cpu"]
-    if wanted in ("auto", "cuda"):
-        return cards
-    named = list(dict.fromkeys(wanted.split(",")))
-    return named if set(named) <= set(cards) else []
 
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:
@@ -99,6 +97,119 @@ def _step_of(definition: StudyDefinition, device: str) -> StepOf:
     # The first update of all makes the optimiser's memory, whatever the batch.
     of(1)()
     return of
+
+
+def benchmark(
+    layouts: Iterable[tuple[int, int]], sizes: Sequence[int], *, make: Callable[[], StepOf]
+) -> list[tuple[int, int, dict[int, float]]]:
+    """Let one layout after the other train on the CPU, up to the first that cannot.
+
+    What kept it from training is told on the standard error.
+
+    Args:
+        layouts: Workers and threads of each, the fewest workers first.
+        sizes: Batch sizes to measure.
+        make: Builds network and step, in each process.
+
+    Returns:
+        Workers, threads, and the seconds of a step by batch size, as each of the workers sees it.
+    """
+    found = []
+    for workers, threads in layouts:
+        seconds = _together(workers, threads, sizes, make)
+        if seconds is None:
+            # More processes need more memory: no layout after this one would fare better.
+            break
+        found.append((workers, threads, seconds))
+    return found
+
+
+def step_seconds(
+    make: Callable[[], StepOf],
+    sizes: Iterable[int],
+    *,
+    device: str,
+    threads: int,
+    meet: Callable[[], object] = lambda: None,
+) -> dict[int, float]:
+    """Median seconds of a step by batch size.
+
+    Args:
+        make: Builds network and step.
+        sizes: Batch sizes to measure.
+        device: ``cpu`` or ``cuda:N``.
+        threads: Threads of this process.
+        meet: Waits until all that measure at the same time have come as far.
+    """
+    clock = Clock(prepare(device, threads=threads))
+    step_of = make()
+    found = {}
+    for size in sizes:
+        step = step_of(size)
+        meet()
+        found[size] = _median_seconds(step, clock)
+    return found
+
+
+def _median_seconds(step: Callable[[], object], clock: Clock) -> float:
+    spent: list[float] = []
+    end = time.perf_counter() + WINDOW_SECONDS
+    while not spent or time.perf_counter() < end:
+        clock.start()
+        step()
+        spent.append(clock.stop())
+    return median(spent)
+
+
+def _together(
+    workers: int, threads: int, sizes: Sequence[int], make: Callable[[], StepOf]
+) -> dict[int, float] | None:
+    """Mean seconds of a step by batch size; ``None`` where a process could not train."""
+    # A fork shares the imports, which take longer than the measurement. It is safe because this
+    # process has one thread of Python, and has not yet made torch start any of its own.
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(workers)
+    seconds = context.RawArray("d", workers * len(sizes))
+
+    def train(place: int) -> None:
+        meet = partial(barrier.wait, PATIENCE_SECONDS)
+        found = step_seconds(make, sizes, device="cpu", threads=threads, meet=meet)
+        seconds[place::workers] = list(found.values())
+
+    processes = [
+        context.Process(target=train, args=(place,), daemon=True) for place in range(workers)
+    ]
+    with warnings.catch_warnings():
+        # From Python 3.12 on, of the threads of numpy's BLAS, which renews them itself.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for process in processes:
+            process.start()
+    try:
+        if not _have_ended_well(processes):
+            return None
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    return {
+        size: harmonic_mean(seconds[place * workers : (place + 1) * workers])
+        for place, size in enumerate(sizes)
+    }
+
+
+def _have_ended_well(processes: Iterable[ForkProcess]) -> bool:
+    """Wait for all processes, or for the first that fails: the others would wait for it."""
+    left: dict[object, ForkProcess] = {process.sentinel: process for process in processes}
+    while left:
+        for sentinel in wait([process.sentinel for process in left.values()]):
+            process = left.pop(sentinel)
+            process.join()
+            if process.exitcode != 0:
+                # One that raised has said why.
+                if process.exitcode != 1:
+                    print("a process that measured a training step died", file=sys.stderr)
+                return False
+    return True
 
 
 if __name__ == "__main__":

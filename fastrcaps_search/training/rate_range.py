@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from fastrcaps_search.definition import schedules
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.training.device import device_name
-from fastrcaps_search.training.kernels import choose_kernel
-from fastrcaps_search.training.policy import TrainingPlan, training_plan
-from fastrcaps_search.training.probe import found_devices
+from fastrcaps_search.training.device import device_name, found_devices
+from fastrcaps_search.training.kernels import Trainer, choose_kernel
+from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, Watch, growing_rates
 from fastrcaps_search.training.resources import cores
-from fastrcaps_search.training.run import first_network
-from fastrcaps_search.training.splits import Splits
-from fastrcaps_search.training.stage import stage
-from fastrcaps_search.training.step import Trainer
-from fastrcaps_search.training.trainer import make_trainer
+from fastrcaps_search.training.run import new_trainer
+from fastrcaps_search.training.splits import Splits, stage
 
 STEPS = 300
 """50 to a power of ten."""
@@ -71,10 +68,13 @@ def range_test(
     """The test on images that lie on their device; see :func:`find_rates`."""
     plan = training_plan(definition, next(iter(definition.assignments())))
     sizes = schedules.batches(plan.samples, definition.batch_size)
+    device = splits.training.labels.device
+    kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
+    fresh = partial(new_trainer, plan, splits.training, seed=seed, kernel=kernel)
     if steps is None:
-        steps = _affordable_steps(_trainer(plan, splits, seed=seed), sizes)
+        steps = _affordable_steps(fresh(), sizes)
     begun = time.perf_counter()
-    curve = _curve(_trainer(plan, splits, seed=seed), sizes, steps)
+    curve = _curve(fresh(), sizes, steps)
     return RateTest(
         study=definition.name,
         network=plan.network,
@@ -82,18 +82,11 @@ def range_test(
         weight_sharing=plan.weight_sharing,
         batch_size=definition.batch_size,
         seed=seed,
-        device_name=device_name(splits.training.labels.device),
+        device_name=device_name(device),
         steps=steps,
         seconds=time.perf_counter() - begun,
         curve=curve,
     )
-
-
-def _trainer(plan: TrainingPlan, splits: Splits, *, seed: int) -> Trainer:
-    network = first_network(plan, seed=seed).to(splits.training.labels.device).train()
-    device = splits.training.labels.device
-    kernel = choose_kernel(device, network=plan.network, precision=plan.precision)
-    return make_trainer(network, splits.training, seed=seed, shifts=plan.shifts, kernel=kernel)
 
 
 def _affordable_steps(trainer: Trainer, sizes: list[int]) -> int:

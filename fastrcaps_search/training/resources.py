@@ -14,7 +14,10 @@ def cores() -> int:
     """Cores that this process may use: those of its affinity, within the container's quota."""
     allowed = len(_affinity())
     # A quota is time, not a mask: more threads than it pays for are all halted together.
-    quota, _, period = _limit("cpu.max").partition(" ")
+    try:
+        quota, _, period = (CGROUP / "cpu.max").read_text().strip().partition(" ")
+    except OSError:
+        return allowed
     if quota.isdecimal() and period.isdecimal():
         allowed = min(allowed, int(quota) // int(period))
     return max(allowed, 1)
@@ -34,10 +37,3 @@ def _affinity() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
-
-
-def _limit(name: str) -> str:
-    try:
-        return (CGROUP / name).read_text().strip()
-    except OSError:
-        return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.network import build_network, learned_parameters
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     DiskError,
     DivergedError,
@@ -22,10 +24,9 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.evaluate import hits
-from fastrcaps_search.training.policy import TrainingPlan
-from fastrcaps_search.training.splits import Splits
-from fastrcaps_search.training.trainer import make_trainer
+from fastrcaps_search.training.kernels import Trainer, make_trainer
+from fastrcaps_search.training.policy import TrainingPlan, training_plan
+from fastrcaps_search.training.splits import Split, Splits, hits
 
 PROGRESS_SECONDS = 0.5
 
@@ -70,6 +71,27 @@ def first_network(plan: TrainingPlan, *, seed: int) -> TrainableNetwork:
         )
 
 
+def trained_network(
+    definition: StudyDefinition, parameters: TrialParameters, weights: Mapping[str, Tensor]
+) -> TrainableNetwork:
+    """The network of a trial with these weights, on the CPU, in evaluation mode.
+
+    Raises:
+        CheckpointError: The weights are those of another network.
+        ValueError: The study has no such network.
+    """
+    network = first_network(training_plan(definition, parameters), seed=0)
+    require_fit(weights, network.state_dict())
+    network.load_state_dict(weights)
+    return network.eval()
+
+
+def new_trainer(plan: TrainingPlan, split: Split, *, seed: int, kernel: str) -> Trainer:
+    """What trains :func:`first_network` on a training split, where that is."""
+    network = first_network(plan, seed=seed).to(split.labels.device).train()
+    return make_trainer(network, split, seed=seed, shifts=plan.shifts, kernel=kernel)
+
+
 class Run:
     """One training of one network with one seed.
 
@@ -99,18 +121,15 @@ class Run:
         self._splits = splits
         self._folder = folder
         self._hooks = hooks or Hooks()
-        self._device = splits.training.labels.device
-        self._clock = Clock(self._device)
+        self._clock = Clock(splits.training.labels.device)
         self.epochs: list[EpochMetrics] = []
         # Of the best epoch's weights, packed.
         self._hits = b""
         # Weights of the best epoch, by epoch, while the disk refuses them.
         self._owed: dict[int, dict[str, Tensor]] = {}
-        self.network = first_network(plan, seed=seed).to(self._device).train()
-        self._trainer = make_trainer(
-            self.network, splits.training, seed=seed, shifts=plan.shifts, kernel=kernel
-        )
+        self._trainer = new_trainer(plan, splits.training, seed=seed, kernel=kernel)
         self._trained = self._trainer.trained
+        self.network = self._trained.network
         self._resume()
 
     def train(self) -> RunResult:

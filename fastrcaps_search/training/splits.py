@@ -1,21 +1,26 @@
-"""Images on the device: training, evaluation and test splits, drawn and shifted there."""
+"""Images on the device: training, evaluation and test splits, drawn, shifted, classified there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fastrcaps_search.capsnet.trainable import TrainedNetwork
 from fastrcaps_search.data.data_set import IMAGE_SIDE as SIDE
 from fastrcaps_search.data.data_set import Images
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.seeds import derive_seed
+from fastrcaps_search.training.device import prepare
 
 LARGEST_SHIFT = 2
 PADDED = SIDE + 2 * LARGEST_SHIFT
+BATCH = {"cpu": 100, "cuda": 500}
+"""Images that are classified at a time, by kind of device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,36 @@ def make_splits(definition: StudyDefinition, images: Images, *, device: torch.de
     held_out = definition.data_set.validation_size
     evaluation = split(images.train_images[-held_out:], images.train_labels[-held_out:])
     return Splits(training=training, evaluation=evaluation, test=test)
+
+
+def stage(
+    definition: StudyDefinition, *, device: str, threads: int, folder: Path | None
+) -> Splits:
+    """The study's splits on the device.
+
+    Args:
+        definition: The study.
+        device: ``cpu``, ``cuda`` or ``cuda:1``.
+        threads: Threads of torch in this process.
+        folder: Folder with image data, or the default one.
+
+    Raises:
+        DataError: Data missing, corrupt or short.
+    """
+    place = prepare(device, threads=threads)
+    images = definition.data_set.load(folder=folder)
+    return make_splits(definition, images, device=place)
+
+
+def hits(trained: TrainedNetwork, split: Split) -> Tensor:
+    """Which images of a split the network, as it is now, classifies right: bool [N]."""
+    return classes(trained, split) == split.labels
+
+
+def classes(trained: TrainedNetwork, split: Split) -> Tensor:
+    """Classes int64 [N] of the images of a split, which is on the network's device."""
+    batches = split.batches(BATCH[split.labels.device.type])
+    return trained.classes(images for images, _ in batches)
 
 
 class EpochImages:

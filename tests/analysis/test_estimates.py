@@ -20,7 +20,6 @@ from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.cli.output import print_front
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.report.panels import progress
 from fastrcaps_search.report.payload import payload
@@ -31,10 +30,11 @@ from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState, Values
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from tests.store.workers import SETTING, claimed, complete
+from tests.triples import criteria_of, values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import OptunaOpener, QueueMaker
@@ -142,7 +142,7 @@ def test_front_choice_page_and_files_go_by_the_same_values(stored: list[TrialRec
     front = front_rows(trials)
     assert front == [rows[row["trial"]] for row in front]
     best = max(row["values"]["accuracy"] for row in rows)
-    assert select_row(front, Criteria())["values"]["accuracy"] == best
+    assert select_row(front, criteria_of())["values"]["accuracy"] == best
     view = report_view(StoredStudy(study, trials, []), written_at=WRITTEN_AT, version="1")
     assert view.is_estimated
     assert payload(view, sections(view))["rows"] == rows
@@ -180,12 +180,12 @@ def test_a_store_says_and_repeats_by_estimates(
     queue = make_queue()
     first = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
     for accuracy, seconds in first:
-        complete(store, claimed(queue), Values(accuracy, seconds, 10))
+        complete(store, claimed(queue), values_of(accuracy, seconds, 10))
     assert all(one.measured is None for one in store.trials(study))
     for again in (0.90, 0.905, 0.895, 0.91):
         assert all(one.measured is None for one in read_study(store, "tiny").trials)
         claim = claimed(queue)
-        complete(store, claim, Values(again, 5.05, 10))
+        complete(store, claim, values_of(again, 5.05, 10))
         number = claim.key.number
         assert claim.key.run == 1
     trials = read_study(store, "tiny").trials

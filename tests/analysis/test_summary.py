@@ -15,7 +15,6 @@ from fastrcaps_search.analysis.rows import front_rows, trial_row, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import (
@@ -24,9 +23,9 @@ from fastrcaps_search.store.records import (
     RunRecord,
     StudyRecord,
     TrialState,
-    Values,
 )
 from fastrcaps_search.store.trials import TrialRecord
+from tests.triples import box_of, values_of
 
 SETTING = RunSetting("cpu", "Test CPU", "2.14.1", "fp32", 1, "batched")
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.1, 0.08, 0.02, 0.9, 0.9, 9.0, 0.5, 250, 4000)
@@ -62,7 +61,7 @@ def trial(
         state=state,
         parameters=PARAMETERS,
         configuration_key=str(number),
-        values=None if values is None else Values(*values),
+        values=None if values is None else values_of(*values),
         test_accuracy=None,
         failure=None,
         created_at=1000.0,
@@ -219,7 +218,7 @@ def test_counts_and_hypervolume_by_hand() -> None:
     assert (summary.hypervolume, summary.box) == (None, None)
     # Two octaves of seconds and two of parameters: trial 0 covers 0.9 x 1/2 x 1/2, trial 1
     # 0.8 x 1 x 1, both 0.8 x 1/2 x 1/2. One that is behind the front changes nothing.
-    box = Box(accuracy=(0.0, 1.0), training_seconds=(40.0, 10.0), parameters=(400.0, 100.0))
+    box = box_of(accuracy=(0.0, 1.0), training_seconds=(40.0, 10.0), parameters=(400.0, 100.0))
     boxed = replace(study(9), box=box)
     for more in ([], [trial(5, (0.8, 21.0, 200.0))]):
         found = summarise(boxed, [*trials, *more], [])

@@ -29,12 +29,10 @@ from fastrcaps_search.data.shipped import MNIST
 from fastrcaps_search.definition.choices import Decoder, Precision
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.device import prepare
-from fastrcaps_search.training.evaluate import hits
-from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.kernels import choose_kernel, make_step
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Run
-from fastrcaps_search.training.splits import EpochImages, Split, Splits, make_splits
-from fastrcaps_search.training.trainer import make_step
+from fastrcaps_search.training.splits import EpochImages, Split, Splits, hits, make_splits
 from tests.benchmarks.floors import Best, Floors, Gauge
 from tests.benchmarks.plain_capsnet import PlainTraining, Style
 

@@ -19,19 +19,17 @@ from fastrcaps_search.capsnet.cuda.routing import can_route, largest_error, rout
 from fastrcaps_search.capsnet.layers import ClassCapsules
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.capsnet.routing import route, squash
-from fastrcaps_search.capsnet.trainable import TrainableNetwork
+from fastrcaps_search.capsnet.trainable import TrainableNetwork, TrainedNetwork
 from fastrcaps_search.definition.choices import Decoder, Precision, RoutingGradient
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training.device import Clock, device_name, prepare
-from fastrcaps_search.training.evaluate import accuracy
 from fastrcaps_search.training.graph import Direct, GraphTrainer
-from fastrcaps_search.training.kernels import GRAPH, choose_kernel
+from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.precision import use_precision
 from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.splits import EpochImages, Split, Splits
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import EpochImages, Split, Splits, hits, stage
+from fastrcaps_search.training.step import use_precision
 
 IMAGES = 60_000
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
@@ -280,19 +278,19 @@ def speed(arguments: argparse.Namespace) -> int:
         kind = "eager" if recorder else "graph" if trainer.records else "not recorded"
         say(_epoch_line(trainer, size, steps, name=f"{kind} {precision}", device=device))
         if place == len(sizes) - 1:
-            _evaluation(trainer.trained.network, splits, device, most=arguments.images)
+            _evaluation(trainer.trained, splits, device, most=arguments.images)
             _memory(device)
     return 0
 
 
 def _evaluation(
-    network: TrainableNetwork, splits: Splits, device: torch.device, *, most: int | None
+    trained: TrainedNetwork, splits: Splits, device: torch.device, *, most: int | None
 ) -> None:
     test = _first(splits.test, most)
     clock = Clock(device)
     for attempt in ("first", "second"):
         clock.start()
-        reached = accuracy(network, test, kernel=GRAPH)
+        reached = int(hits(trained, test).sum()) / len(test)
         say(f"evaluation of {len(test)}, {attempt} time: {clock.stop():.2f} s ({reached:.4f})")
 
 

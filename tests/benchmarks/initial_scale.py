@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import stage
 from tests.benchmarks.learning import Family
 
 TYPES = 32

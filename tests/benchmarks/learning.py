@@ -38,14 +38,10 @@ from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.training.evaluate import hits
-from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.kernels import Trainer, choose_kernel, make_trainer
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import first_network
-from fastrcaps_search.training.splits import Splits
-from fastrcaps_search.training.stage import stage
-from fastrcaps_search.training.step import Trainer
-from fastrcaps_search.training.trainer import make_trainer
+from fastrcaps_search.training.splits import Splits, hits, stage
 
 SEED = 0
 

@@ -30,7 +30,7 @@ import torch
 
 from fastrcaps_search.data.shipped import MNIST
 from fastrcaps_search.errors import DataError
-from fastrcaps_search.training.device import device_name_of
+from fastrcaps_search.training.device import device_name
 from tests.benchmarks.contestants import THREADING, Contestant
 from tests.benchmarks.floors import Best, Floors
 from tests.benchmarks.plain_capsnet import Style
@@ -166,7 +166,7 @@ def machine(threads: int) -> str:
     known = {k: v for k, v in os.environ.items() if k.startswith(THREADING)}
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
-        f"{device_name_of('cpu')}, {os.cpu_count()} cores, {threads} threads, "
+        f"{device_name('cpu')}, {os.cpu_count()} cores, {threads} threads, "
         f"torch {torch.__version__}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, "
         f"load average {load}, variables {known or 'none'}"
     )

@@ -24,7 +24,7 @@ from fastrcaps_search.training.device import device_name
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import stage
 
 WANTED = {False: 0.985, True: 0.982}
 """Test accuracy to be reached, without and with shifts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fastrcaps_search.capsnet.decoder import CapsuleDecoder, mask, select
+from fastrcaps_search.capsnet.layers import CapsuleDecoder, mask, select
 from fastrcaps_search.definition.choices import Decoder
 
 
@@ -19,7 +19,7 @@ def test_mask_and_select_by_hand() -> None:
 @pytest.mark.parametrize("kind", list(Decoder))
 def test_only_the_chosen_capsule_matters(kind: Decoder) -> None:
     torch.manual_seed(0)
-    decoder = CapsuleDecoder(kind, classes=10, capsule_size=16)
+    decoder = CapsuleDecoder(kind)
     capsules = torch.randn(3, 10, 16, requires_grad=True)
     chosen = torch.tensor([4, 0, 9])
     pixels = decoder(capsules, chosen)
@@ -34,7 +34,7 @@ def test_the_reduced_decoder_does_not_know_which_class_it_reads() -> None:
     torch.manual_seed(0)
     same = torch.randn(1, 1, 16).expand(2, 10, 16)
     chosen = torch.tensor([2, 7])
-    reduced = CapsuleDecoder(Decoder.REDUCED, classes=10, capsule_size=16)(same, chosen)
-    full = CapsuleDecoder(Decoder.FULL, classes=10, capsule_size=16)(same, chosen)
+    reduced = CapsuleDecoder(Decoder.REDUCED)(same, chosen)
+    full = CapsuleDecoder(Decoder.FULL)(same, chosen)
     assert torch.equal(reduced[0], reduced[1])
     assert not torch.allclose(full[0], full[1])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fastrcaps_search.capsnet.loss import count_correct, margin_loss, reconstruction_loss
+from fastrcaps_search.capsnet.layers import margin_loss, reconstruction_loss
+from fastrcaps_search.capsnet.trainable import count_correct
 
 
 def test_margin_loss_by_hand() -> None:

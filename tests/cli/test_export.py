@@ -21,6 +21,7 @@ import fastrcaps_search
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.trained import Trained
@@ -138,7 +139,7 @@ def test_what_cannot_be_exported_is_refused_in_a_line(
 def test_a_failed_trial_is_refused_with_its_reason(
     call: Cli, store_study: Callable[[Path, list[Values | None]], None], tmp_path: Path
 ) -> None:
-    store_study(tmp_path / "b.db", [Values(0.9, 1.0, 10), None])
+    store_study(tmp_path / "b.db", [values_of(0.9, 1.0, 10), None])
     flags = ("export", "--study", "tiny", "--storage", "b.db", "--out", "a", "--trial")
     failed = call(*flags, "1")
     assert failed.returncode == 2

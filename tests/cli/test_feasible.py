@@ -15,6 +15,7 @@ import pytest
 import fastrcaps_search
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 StoreStudy = Callable[[Path, list[Values | None]], None]
@@ -22,10 +23,10 @@ StoreStudy = Callable[[Path, list[Values | None]], None]
 # Of the 5,000 images of MNIST's validation split, 563 of one class: 634 right answers are more
 # than guessing. Trial 0 has 633 and would be the quickest; on the front are 2 and 1.
 TRIALS = [
-    Values(633 / 5_000, 1.0, 100),
-    Values(0.94, 20.0, 100),
-    Values(0.96, 60.0, 100),
-    Values(0.93, 30.0, 100),
+    values_of(633 / 5_000, 1.0, 100),
+    values_of(0.94, 20.0, 100),
+    values_of(0.96, 60.0, 100),
+    values_of(0.93, 30.0, 100),
     None,
 ]
 

@@ -19,9 +19,9 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Progress, WorkerView
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.place import locate
-from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
+from tests.triples import values_of
 
 PLAN = WorkerPlan(MachineInfo(("cpu",), "CPU"), {}, workers=1, threads=1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:
             claim = claimed(queue)
-            complete(store, claim, Values(accuracy, seconds, 10))
+            complete(store, claim, values_of(accuracy, seconds, 10))
         number = claim.key.number
         yield begun, number
 
@@ -73,7 +73,7 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
     location = locate(str(tmp_path / "a.db"))
     options = RunOptions(definition=definition, trials=1, location=location)
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
-        complete(store, claimed(queue_of(store, begun)), Values(0.1, 5.0, 10))
+        complete(store, claimed(queue_of(store, begun)), values_of(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}
         with display(begun, PLAN, Namespace(quiet=False, verbose=False)) as observe:
             observe(Progress({"w": WorkerView("w")}, ("w", event)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -19,7 +19,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def stored(store_study: Callable[..., None], tmp_path: Path, cli: Cli) -> Cli:
     """The command in a folder with a study of two trials."""
-    store_study(tmp_path / "fastrcaps.db", [Values(0.9, 10.0, 1000.0), None])
+    store_study(tmp_path / "fastrcaps.db", [values_of(0.9, 10.0, 1000.0), None])
     return cli
 
 

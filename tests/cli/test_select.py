@@ -12,6 +12,7 @@ import pytest
 import fastrcaps_search
 from fastrcaps_search.errors import FastrcapsError, NothingFitsError, UsageError
 from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 StoreStudy = Callable[[Path, list[Values | None]], None]
@@ -20,10 +21,10 @@ StoreStudy = Callable[[Path, list[Values | None]], None]
 # 0.06, 50 s and 200 parameters, so that the distances to the ideal point are 1 + 0 + 0 for trial
 # 0, 1/3 + 1/5 + 0 for trial 1 and 0 + 1 + 1 for trial 2.
 TRIALS = [
-    Values(0.90, 10.0, 100),
-    Values(0.94, 20.0, 100),
-    Values(0.96, 60.0, 300),
-    Values(0.95, 70.0, 400),
+    values_of(0.90, 10.0, 100),
+    values_of(0.94, 20.0, 100),
+    values_of(0.96, 60.0, 300),
+    values_of(0.95, 70.0, 400),
     None,
 ]
 
@@ -128,7 +129,7 @@ def test_a_percentage_is_the_same_float_as_its_fraction(
 ) -> None:
     # 98.9 / 100 is the float after 0.989: the trial would just miss it.
     assert 98.9 / 100 > 0.989
-    store_study(tmp_path / "fastrcaps.db", [Values(0.989, 1.0, 1)])
+    store_study(tmp_path / "fastrcaps.db", [values_of(0.989, 1.0, 1)])
     done = call("select", "--study", "tiny", "--min-accuracy", "98.9%", "--json")
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -161,7 +161,7 @@ def test_wrong_study_files(call: Cli, tmp_path: Path, change: str, line: str) ->
 def test_a_study_with_a_changed_space_is_refused_and_kept(
     cli: Cli, tmp_path: Path, store_study: Callable[..., None]
 ) -> None:
-    store_study(tmp_path / "fastrcaps.db", [Values(0.9, 10.0, 61_706.0)])
+    store_study(tmp_path / "fastrcaps.db", [values_of(0.9, 10.0, 61_706.0)])
     before = cli("trials", "--study", "tiny", "--json").stdout
     (tmp_path / "tiny.toml").write_text(f'{STORED}[space]\nlr_policy = ["fixed"]\n')
     line = refused(cli("run", "--study", "tiny.toml", "--trials", "2"), 2)
@@ -330,7 +330,7 @@ def test_a_read_only_database_can_be_looked_at(
     folder = tmp_path / "closed"
     folder.mkdir()
     storage = ("--storage", "closed/a.db")
-    store_study(folder / "a.db", [Values(0.9, 10.0, 61_706.0)])
+    store_study(folder / "a.db", [values_of(0.9, 10.0, 61_706.0)])
     before = cli("trials", "--study", "tiny", "--json", *storage).stdout
     bound = ["mount", "--bind", str(folder), str(folder)]
     if subprocess.run(bound, capture_output=True, check=False).returncode != 0:

@@ -17,6 +17,7 @@ from fastrcaps_search.definition.choices import (
     RoutingGradient,
 )
 from fastrcaps_search.definition.load import find_study, load_study, shipped_names
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.definition.toml import study_toml
@@ -24,8 +25,9 @@ from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = "fashion-mnist, mnist, mnist-mini, paper-fashion-mnist, paper-lenet5, paper-mnist"
 STUDY_KEYS = (
-    "extends, name, network, data_set, epochs, evaluate_on, runs_per_trial, batch_size, "
-    "boundaries, precision, early_stopping, train_images, shifts, lr_max, lr_min, "
+    "extends, name, network, data_set, objectives, sampler, epochs, evaluate_on, "
+    "runs_per_trial, batch_size, boundaries, precision, early_stopping, train_images, shifts, "
+    "lr_max, lr_min, "
     "decay_rate, decay_steps, cycle_epochs, cycle_growth, polynomial_power, routing_gradient, "
     "min_accuracy, reconstruction_weight, space, configuration"
 )
@@ -70,6 +72,7 @@ def test_mnist_is_the_study_of_the_design() -> None:
     assert study == StudyDefinition(name="mnist", space=space)
     assert (study.network, study.data_set) == ("capsnet", MNIST)
     assert (study.epochs, study.runs_per_trial, study.batch_size) == (30, 1, 16)
+    assert (study.objectives, study.sampler) == (COMMON, "tpe")
     assert study.evaluate_on is EvaluateOn.VALIDATION
     assert study.boundaries == (3, 8, 13)
     assert (study.precision, study.early_stopping) == (Precision.FP32, EarlyStopping.OFF)
@@ -300,6 +303,16 @@ WRONG_VALUES = [
     (
         "boundaries = [1, 2, 3, 4]",
         "boundaries: must be one to three increasing epochs, got [1, 2, 3, 4]",
+    ),
+    ('sampler = "best"', 'sampler: must be tpe or random, got "best"'),
+    (
+        'objectives = ["accuracy", "energy"]',
+        'objectives: must be accuracy, training_seconds or parameters, got "energy"',
+    ),
+    (
+        'objectives = ["accuracy", "parameters", "training_seconds"]',
+        "objectives: must begin with accuracy, training_seconds, parameters, got "
+        '["accuracy", "parameters", "training_seconds"]',
     ),
     ('precision = "fp8"', 'precision: must be fp32, tf32 or bf16, got "fp8"'),
     ("early_stopping = true", "early_stopping: must be off, got true"),

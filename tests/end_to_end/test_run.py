@@ -19,7 +19,7 @@ import optuna_dashboard
 import pytest
 
 import fastrcaps_search
-from fastrcaps_search.training.device import device_name_of
+from fastrcaps_search.training.device import device_name
 from fastrcaps_search.training.resources import cores
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     command: Command, small: str
 ) -> None:
     first = command("run", "--study", small, "--trials", "2", "--workers", "auto")
-    name = device_name_of("cpu")
+    name = device_name("cpu")
     connection = sqlite3.connect(command.folder / "fastrcaps.db")
     rows = connection.execute("select device_name, cores, workers, threads from fastrcaps_layouts")
     ((device, count, workers, threads),) = rows.fetchall()

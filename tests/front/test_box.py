@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrcaps_search.front.box import Box
+from tests.triples import box_of, values_of
 
 # One unit of accuracy, two decades of seconds, one decade of parameters.
-BOX = Box(accuracy=(0.0, 1.0), training_seconds=(100.0, 1.0), parameters=(1e6, 1e5))
+BOX = box_of(accuracy=(0.0, 1.0), training_seconds=(100.0, 1.0), parameters=(1e6, 1e5))
 
 VALUES = st.tuples(
     st.floats(-0.5, 1.5), st.floats(0.0, 1e4), st.floats(0.0, 1e8) | st.just(math.nan)
@@ -21,39 +22,45 @@ VALUES = st.tuples(
 
 def test_edges_by_hand() -> None:
     box = Box.of(guessing=0.1, epoch_seconds=3.0, epochs=30, parameters=[8_000, 1_000, 1_000])
-    assert box.accuracy == (0.1, 1.0)
+    assert box.edges["accuracy"] == (0.1, 1.0)
     # 30 epochs of 3 s at a twentieth of the speed, one epoch at twenty times the speed.
-    assert box.training_seconds == pytest.approx((1800.0, 0.15))
+    assert box.edges["training_seconds"] == pytest.approx((1800.0, 0.15))
     # Eight times 8^0.1 = 2^0.3.
-    assert box.parameters == pytest.approx((8_000 * 2**0.3, 1_000.0))
+    assert box.edges["parameters"] == pytest.approx((8_000 * 2**0.3, 1_000.0))
 
 
 def test_equal_networks_and_instant_epochs_leave_a_box() -> None:
     box = Box.of(guessing=0.1, epoch_seconds=0.0, epochs=1, parameters=[500, 500])
-    assert box.parameters == (1_000.0, 500.0)
-    assert box.training_seconds == pytest.approx((0.02, 0.00005))
+    assert box.edges["parameters"] == (1_000.0, 500.0)
+    assert box.edges["training_seconds"] == pytest.approx((0.02, 0.00005))
     # Networks of one size cost nothing of the volume: half of the log span remains.
     middle = math.sqrt(0.02 * 0.00005)
-    assert box.share([(1.0, middle, 500.0)]) == pytest.approx(0.5)
+    assert box.share([values_of(1.0, middle, 500.0)]) == pytest.approx(0.5)
 
 
 def test_shares_by_hand() -> None:
     # 0.5 of the accuracy, half of the decades of seconds, all of the parameters.
-    assert BOX.share([(0.5, 10.0, 1e5)]) == pytest.approx(0.25)
+    assert BOX.share([values_of(0.5, 10.0, 1e5)]) == pytest.approx(0.25)
     # 0.8 x 1 x 0.5 beside 0.5 x 1 x 1, which share 0.5 x 1 x 0.5.
-    found = BOX.share([(0.8, 1.0, 10**5.5), (0.5, 1.0, 1e5)])
+    found = BOX.share([values_of(0.8, 1.0, 10**5.5), values_of(0.5, 1.0, 1e5)])
     assert found == pytest.approx(0.4 + 0.5 - 0.25)
-    assert BOX.shares([(0.5, 1.0, 1e5), (0.8, 1.0, 10**5.5)]) == pytest.approx([0.5, 0.65])
+    assert BOX.shares([values_of(0.5, 1.0, 1e5), values_of(0.8, 1.0, 10**5.5)]) == pytest.approx(
+        [0.5, 0.65]
+    )
 
 
 def test_outside_of_the_box() -> None:
     # Better than an edge is as good as the edge, even no time at all.
-    assert BOX.share([(1.0, 0.0, 1.0)]) == 1.0
-    assert BOX.share([(0.5, 0.01, 1e5)]) == BOX.share([(0.5, 1.0, 1e5)]) == pytest.approx(0.5)
+    assert BOX.share([values_of(1.0, 0.0, 1.0)]) == 1.0
+    assert (
+        BOX.share([values_of(0.5, 0.01, 1e5)])
+        == BOX.share([values_of(0.5, 1.0, 1e5)])
+        == pytest.approx(0.5)
+    )
     for values in [(0.0, 1.0, 1e5), (0.9, 100.0, 1e5), (0.9, 1.0, 2e6), (-1.0, 1.0, 1e5)]:
-        assert BOX.share([values]) == 0.0
+        assert BOX.share([values_of(*values)]) == 0.0
     for values in [(math.nan, 1.0, 1e5), (0.9, math.inf, 1e5), (0.9, 1.0, math.nan)]:
-        assert BOX.share([values]) == 0.0
+        assert BOX.share([values_of(*values)]) == 0.0
     assert BOX.share([]) == 0.0
     assert BOX.shares([]) == []
 
@@ -71,17 +78,20 @@ def test_equals_the_share_of_random_points_that_are_dominated() -> None:
         seconds, parameters = 10 ** random.uniform(0, 2), 10 ** random.uniform(5, 6)
         hit += any(a >= accuracy and s <= seconds and p <= parameters for a, s, p in trials)
     # Four standard errors of a share of 40,000 points.
-    assert BOX.share(trials) == pytest.approx(hit / points, abs=4 * 0.5 / math.sqrt(points))
+    assert BOX.share([values_of(*trial) for trial in trials]) == pytest.approx(
+        hit / points, abs=4 * 0.5 / math.sqrt(points)
+    )
 
 
 @given(st.lists(VALUES, max_size=12))
 def test_only_grows_as_trials_are_added(
     values: list[tuple[float, float, float]],
 ) -> None:
-    shares = BOX.shares(values)
+    trials = [values_of(*three) for three in values]
+    shares = BOX.shares(trials)
     assert shares == sorted(shares)
     assert all(0.0 <= share <= 1.0 for share in shares)
-    beginnings = [BOX.share(values[: count + 1]) for count in range(len(values))]
+    beginnings = [BOX.share(trials[: count + 1]) for count in range(len(trials))]
     assert beginnings == pytest.approx(shares, abs=1e-12)
 
 

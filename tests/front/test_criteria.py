@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.front.criteria import Criteria, Preference, Rule
+from fastrcaps_search.front.criteria import Preference
+from tests.triples import criteria_of
 
 
 def test_nothing_is_asked_but_accuracy_by_default() -> None:
-    assert Criteria() == Criteria(None, None, None, Preference(Rule.ACCURACY))
-    assert Criteria().bounds == ()
+    assert criteria_of() == criteria_of(None, None, None, Preference("accuracy"))
+    assert criteria_of().bounds == ()
 
 
 def test_bounds_become_floats_and_are_said_in_words() -> None:
     half: Any = np.float32(0.5)
     millions: Any = np.int64(7_000_000)
-    criteria = Criteria(half, 90, millions)
-    assert criteria == Criteria(0.5, 90.0, 7_000_000.0)
-    assert [type(bound) for bound in (criteria.min_accuracy, criteria.max_parameters)] == [
+    criteria = criteria_of(half, 90, millions)
+    assert criteria == criteria_of(0.5, 90.0, 7_000_000.0)
+    assert [type(criteria.limits[name]) for name in ("accuracy", "parameters")] == [
         float,
         float,
     ]
@@ -31,12 +32,19 @@ def test_bounds_become_floats_and_are_said_in_words() -> None:
         "at most 90 s of training",
         "at most 7,000,000 parameters",
     )
-    assert Criteria(0.07, 1.5).bounds == ("accuracy of at least 7 %", "at most 1.5 s of training")
+    assert criteria_of(0.07, 1.5).bounds == (
+        "accuracy of at least 7 %",
+        "at most 1.5 s of training",
+    )
 
 
 def test_the_ends_of_the_ranges_may_be_asked() -> None:
-    assert Criteria(0, 5e-324, 1).min_accuracy == 0.0
-    assert Criteria(1).min_accuracy == 1.0
+    assert criteria_of(0, 5e-324, 1).limits == {
+        "accuracy": 0.0,
+        "training_seconds": 5e-324,
+        "parameters": 1.0,
+    }
+    assert criteria_of(1).limits == {"accuracy": 1.0}
 
 
 @pytest.mark.parametrize("value", [98.5, -0.1, math.nan, math.inf, True, "0.9", 1 + 1e-9])
@@ -44,29 +52,29 @@ def test_an_accuracy_is_a_fraction(value: Any) -> None:  # noqa: ANN401
     with pytest.raises(
         UsageError, match=r"^min_accuracy must be a fraction from 0 to 1 \(98.5 % is 0.985\), got "
     ):
-        Criteria(min_accuracy=value)
+        criteria_of(min_accuracy=value)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, False, "1", 10**400])
 def test_seconds_are_finite_and_above_zero(value: Any) -> None:  # noqa: ANN401
     with pytest.raises(UsageError, match=r"^max_seconds must be finite seconds above 0, got "):
-        Criteria(max_seconds=value)
+        criteria_of(max_seconds=value)
 
 
 @pytest.mark.parametrize("value", [0, -3, 1.5, math.nan, math.inf, True, "5", 10**400])
 def test_parameters_are_a_whole_number_above_zero(value: Any) -> None:  # noqa: ANN401
     with pytest.raises(UsageError, match=r"^max_parameters must be a whole number above 0, got "):
-        Criteria(max_parameters=value)
+        criteria_of(max_parameters=value)
 
 
 @pytest.mark.parametrize("word", ["accuracy", "time", "size", "knee"])
 def test_a_word_is_a_preference(word: str) -> None:
-    assert Preference.read(word) == Preference(Rule(word), None)
+    assert Preference.read(word) == Preference(word, None)
 
 
 def test_weights_are_read_as_floats() -> None:
-    assert Preference.read("weights=1,0.5,2e-1") == Preference(Rule.WEIGHTS, (1.0, 0.5, 0.2))
-    assert Preference(Rule.WEIGHTS, (1, 0, 0)).weights == (1.0, 0.0, 0.0)
+    assert Preference.read("weights=1,0.5,2e-1") == Preference("weights", (1.0, 0.5, 0.2))
+    assert Preference("weights", (1, 0, 0)).weights == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("text", ["speed", "", "weights", "KNEE", 3, None, ["knee"]])
@@ -79,7 +87,9 @@ def test_other_words_are_refused(text: Any) -> None:  # noqa: ANN401
 
 @pytest.mark.parametrize("text", ["weights=", "weights=1,2", "weights=1,2,3,4", "weights=1;2;3"])
 def test_weights_are_three_numbers(text: str) -> None:
-    with pytest.raises(UsageError, match=r"with three numbers a, t and p, as in weights=1,0\.5,2"):
+    with pytest.raises(
+        UsageError, match=r"with a number for each objective, as in weights=1,0\.5,2"
+    ):
         Preference.read(text)
 
 
@@ -88,10 +98,11 @@ def test_weights_are_three_numbers(text: str) -> None:
     [None, (0, 0, 0), (1, -1, 1), (math.nan, 1, 1), (1, math.inf, 1), (1, 1), ("1", "1", "1")],
 )
 def test_weights_that_weigh_nothing_are_refused(weights: Any) -> None:  # noqa: ANN401
-    with pytest.raises(UsageError, match=r"^weights must be three finite numbers of at least 0"):
-        Preference(Rule.WEIGHTS, weights)
+    match = "^weights must be finite numbers of at least 0, one each of accuracy, time and size, "
+    with pytest.raises(UsageError, match=match):
+        Preference("weights", weights)
 
 
 def test_weights_belong_to_their_rule() -> None:
     with pytest.raises(UsageError, match=r"^weights must be left out with knee, got \[1, 1, 1\]"):
-        Preference(Rule.KNEE, (1, 1, 1))
+        Preference("knee", (1, 1, 1))

@@ -1,4 +1,4 @@
-"""Front and ranks against the definition of dominance, written out in plain Python."""
+"""Fronts against the definition of dominance, written out in plain Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrcaps_search.front.dominance import front_mask, minimisation_view, ranks
+from fastrcaps_search.front.dominance import front_mask, minimisation_view
 
 NAN = math.nan
 INF = math.inf
@@ -43,41 +43,30 @@ def brute_front(rows: list[list[float]]) -> list[bool]:
     return [is_finite(row) and not any(dominates(other, row) for other in valid) for row in rows]
 
 
-def brute_ranks(rows: list[list[float]]) -> list[int]:
-    result = [-1] * len(rows)
-    left = [index for index, row in enumerate(rows) if is_finite(row)]
-    rank = 0
-    while left:
-        front = [i for i in left if not any(dominates(rows[j], rows[i]) for j in left)]
-        for index in front:
-            result[index] = rank
-        left = [index for index in left if index not in front]
-        rank += 1
-    return result
-
-
 TABLE = [
-    pytest.param([[1.0, 2.0]], [0], id="single"),
-    pytest.param([[1.0, 2.0], [2.0, 1.0]], [0, 0], id="trade-off"),
-    pytest.param([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], [0, 1, 2], id="chain"),
-    pytest.param([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0]], [0, 0, 1], id="duplicates and a tie"),
-    pytest.param([[NAN, 0.0], [1.0, 1.0]], [-1, 0], id="nan"),
-    pytest.param([[-INF, 0.0], [1.0, 1.0]], [-1, 0], id="minus infinity dominates nothing"),
-    pytest.param([[1.0, INF], [2.0, 2.0]], [-1, 0], id="infinity"),
-    pytest.param([[NAN, NAN], [INF, 1.0]], [-1, -1], id="nothing finite"),
-    pytest.param([[3.0], [1.0], [2.0], [1.0]], [2, 0, 1, 0], id="one objective"),
-    pytest.param([[0.0, 1.0], [-0.0, 1.0]], [0, 0], id="zeros of both signs"),
+    pytest.param([[1.0, 2.0]], [True], id="single"),
+    pytest.param([[1.0, 2.0], [2.0, 1.0]], [True, True], id="trade-off"),
+    pytest.param([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], [True, False, False], id="chain"),
     pytest.param(
-        [[1, 9, 5], [2, 8, 5], [2, 9, 5], [3, 9, 6], [1, 9, 5]], [0, 0, 1, 2, 0], id="three"
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 3.0]], [True, True, False], id="duplicates and a tie"
+    ),
+    pytest.param([[NAN, 0.0], [1.0, 1.0]], [False, True], id="nan"),
+    pytest.param([[-INF, 0.0], [1.0, 1.0]], [False, True], id="minus infinity dominates nothing"),
+    pytest.param([[1.0, INF], [2.0, 2.0]], [False, True], id="infinity"),
+    pytest.param([[NAN, NAN], [INF, 1.0]], [False, False], id="nothing finite"),
+    pytest.param([[3.0], [1.0], [2.0], [1.0]], [False, True, False, True], id="one objective"),
+    pytest.param([[0.0, 1.0], [-0.0, 1.0]], [True, True], id="zeros of both signs"),
+    pytest.param(
+        [[1, 9, 5], [2, 8, 5], [2, 9, 5], [3, 9, 6], [1, 9, 5]],
+        [True, True, False, False, True],
+        id="three",
     ),
 ]
 
 
 @pytest.mark.parametrize(("rows", "expected"), TABLE)
-def test_ranks_and_front_by_hand(rows: list[list[float]], expected: list[int]) -> None:
-    assert ranks(rows).tolist() == expected
-    assert ranks(rows).dtype == np.int64
-    assert front_mask(rows).tolist() == [rank == 0 for rank in expected]
+def test_fronts_by_hand(rows: list[list[float]], expected: list[bool]) -> None:
+    assert front_mask(rows).tolist() == expected
     assert front_mask(rows).dtype == np.bool_
 
 
@@ -85,7 +74,6 @@ def test_ranks_and_front_by_hand(rows: list[list[float]], expected: list[int]) -
 @given(rows_of(WILD_VALUES))
 def test_agrees_with_brute_force(rows: list[list[float]]) -> None:
     assert front_mask(rows).tolist() == brute_front(rows)
-    assert ranks(rows).tolist() == brute_ranks(rows)
 
 
 @settings(deadline=None)
@@ -95,16 +83,13 @@ def test_order_of_rows_does_not_matter(rows: list[list[float]], random: Random) 
     random.shuffle(order)
     shuffled = [rows[index] for index in order]
     assert front_mask(shuffled).tolist() == front_mask(rows)[order].tolist()
-    assert ranks(shuffled).tolist() == ranks(rows)[order].tolist()
 
 
 @settings(deadline=None)
 @given(rows_of(WILD_VALUES))
 def test_copies_share_the_fate_of_their_row(rows: list[list[float]]) -> None:
-    count = len(rows)
     twice = [*rows, *rows]
     assert front_mask(twice).tolist() == [*front_mask(rows), *front_mask(rows)]
-    assert ranks(twice)[:count].tolist() == ranks(twice)[count:].tolist() == ranks(rows).tolist()
 
 
 @settings(deadline=None)
@@ -129,20 +114,17 @@ def test_nan_rows_evict_nothing_in_large_sets(count: int) -> None:
     middle = slice(len(dirty), len(dirty) + count)
     assert front_mask(both)[middle].tolist() == expected.tolist()
     assert front_mask(both).sum() == expected.sum()
-    assert (ranks(both)[middle] == 0).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("empty", [[], np.empty((0, 3))])
 def test_empty_gives_empty(empty: object) -> None:
     assert front_mask(empty).tolist() == []  # type: ignore[arg-type]  # both are array-like
-    assert ranks(empty).tolist() == []  # type: ignore[arg-type]  # both are array-like
 
 
 def test_front_leaves_its_input_alone() -> None:
     rows = np.array([[3.0, 1.0], [1.0, NAN], [4.0, 4.0]])
     before = rows.copy()
     front_mask(rows)
-    ranks(rows)
     np.testing.assert_array_equal(rows, before)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.errors import FastrcapsError, NothingFitsError
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import (
@@ -20,6 +21,7 @@ from fastrcaps_search.front.selection import (
     select,
     select_row,
 )
+from tests.triples import candidate_of, criteria_of
 
 # Few distinct values beside any values, so that ties and equal rows are common.
 ACCURACIES = st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.97, 1.0]) | st.floats(0, 1)
@@ -34,8 +36,12 @@ PREFERENCES = st.sampled_from(NAMED) | WEIGHTS.filter(any).map(
 
 
 def dominates(first: Candidate, second: Candidate) -> bool:
-    a = (-first.accuracy, first.training_seconds, first.parameters)
-    b = (-second.accuracy, second.training_seconds, second.parameters)
+    a = (-first.values["accuracy"], first.values["training_seconds"], first.values["parameters"])
+    b = (
+        -second.values["accuracy"],
+        second.values["training_seconds"],
+        second.values["parameters"],
+    )
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
@@ -44,7 +50,7 @@ def fronts(draw: st.DrawFn) -> list[Candidate]:
     """Up to twelve trials of which none dominates another; some may be equal."""
     rows = draw(st.lists(ROWS, min_size=1, max_size=12))
     numbers = draw(st.permutations(range(len(rows))))
-    trials = [Candidate(n, *row) for n, row in zip(numbers, rows, strict=True)]
+    trials = [candidate_of(n, *row) for n, row in zip(numbers, rows, strict=True)]
     return [one for one in trials if not any(dominates(other, one) for other in trials)]
 
 
@@ -55,9 +61,15 @@ Bounds = tuple[float | None, float | None, float | None]
 def bounds(draw: st.DrawFn, front: list[Candidate]) -> Bounds:
     """Bounds that are values of the front, or any, or not given."""
     return (
-        draw(st.none() | st.sampled_from([one.accuracy for one in front]) | ACCURACIES),
-        draw(st.none() | st.sampled_from([one.training_seconds for one in front]) | SECONDS),
-        draw(st.none() | st.sampled_from([one.parameters for one in front]) | PARAMETERS),
+        draw(st.none() | st.sampled_from([one.values["accuracy"] for one in front]) | ACCURACIES),
+        draw(
+            st.none()
+            | st.sampled_from([one.values["training_seconds"] for one in front])
+            | SECONDS
+        ),
+        draw(
+            st.none() | st.sampled_from([one.values["parameters"] for one in front]) | PARAMETERS
+        ),
     )
 
 
@@ -66,23 +78,29 @@ def met_bounds(
     draw: st.DrawFn, front: list[Candidate], chosen: Candidate
 ) -> tuple[float, float, float]:
     """Bounds at values of the front that the chosen trial meets, some of them exactly."""
-    accuracies = [one.accuracy for one in front if one.accuracy <= chosen.accuracy]
-    seconds = [one.training_seconds for one in front]
-    parameters = [one.parameters for one in front]
+    accuracies = [
+        one.values["accuracy"]
+        for one in front
+        if one.values["accuracy"] <= chosen.values["accuracy"]
+    ]
+    seconds = [one.values["training_seconds"] for one in front]
+    parameters = [one.values["parameters"] for one in front]
     return (
         draw(st.sampled_from(accuracies)),
-        draw(st.sampled_from([one for one in seconds if one >= chosen.training_seconds])),
-        draw(st.sampled_from([one for one in parameters if one >= chosen.parameters])),
+        draw(
+            st.sampled_from([one for one in seconds if one >= chosen.values["training_seconds"]])
+        ),
+        draw(st.sampled_from([one for one in parameters if one >= chosen.values["parameters"]])),
     )
 
 
 def fits(one: Candidate, criteria: Criteria) -> bool:
-    a, t, p = criteria.min_accuracy, criteria.max_seconds, criteria.max_parameters
-    if a is not None and one.accuracy < a:
+    a, t, p = (criteria.limits.get(name) for name in COMMON)
+    if a is not None and one.values["accuracy"] < a:
         return False
-    if t is not None and one.training_seconds > t:
+    if t is not None and one.values["training_seconds"] > t:
         return False
-    return p is None or one.parameters <= p
+    return p is None or one.values["parameters"] <= p
 
 
 def first_of(trials: list[Candidate], *orders: Any) -> Candidate:  # noqa: ANN401
@@ -95,15 +113,15 @@ def first_of(trials: list[Candidate], *orders: Any) -> Candidate:  # noqa: ANN40
 
 
 def higher(one: Candidate) -> float:
-    return -one.accuracy
+    return -one.values["accuracy"]
 
 
 def faster(one: Candidate) -> float:
-    return one.training_seconds
+    return one.values["training_seconds"]
 
 
 def smaller(one: Candidate) -> float:
-    return one.parameters
+    return one.values["parameters"]
 
 
 def lower_number(one: Candidate) -> float:
@@ -150,7 +168,7 @@ def expected(front: list[Candidate], criteria: Criteria) -> Candidate | None:
 def test_the_choice_is_what_the_rule_says(
     data: st.DataObject, front: list[Candidate], prefer: Preference
 ) -> None:
-    criteria = Criteria(*data.draw(bounds(front)), prefer)
+    criteria = criteria_of(*data.draw(bounds(front)), prefer)
     found = select(front, criteria)
     wanted = expected(front, criteria)
     if wanted is None:
@@ -164,9 +182,9 @@ def test_the_choice_is_what_the_rule_says(
 def test_the_order_of_the_rows_does_not_matter(
     front: list[Candidate], prefer: Preference, random: Random
 ) -> None:
-    strict = Criteria(1.0, 0.0001, 1, prefer)
+    strict = criteria_of(1.0, 0.0001, 1, prefer)
     shuffled = random.sample(front, len(front))
-    for criteria in (Criteria(prefer=prefer), strict):
+    for criteria in (criteria_of(prefer=prefer), strict):
         assert select(shuffled, criteria) == select(front, criteria)
 
 
@@ -174,16 +192,16 @@ def test_the_order_of_the_rows_does_not_matter(
 def test_a_bound_that_the_chosen_trial_meets_changes_nothing(
     data: st.DataObject, front: list[Candidate], prefer: Preference
 ) -> None:
-    criteria = Criteria(*data.draw(bounds(front)), prefer)
+    criteria = criteria_of(*data.draw(bounds(front)), prefer)
     before = select(front, criteria)
     if isinstance(before, NothingFits):
         return
     chosen = next(one for one in front if one.number == before.number)
     low, longest, most = data.draw(met_bounds(front, chosen))
-    tighter = Criteria(
-        max(low, criteria.min_accuracy or 0.0),
-        min(longest, criteria.max_seconds or math.inf),
-        min(most, criteria.max_parameters or math.inf),
+    tighter = criteria_of(
+        max(low, criteria.limits.get("accuracy") or 0.0),
+        min(longest, criteria.limits.get("training_seconds") or math.inf),
+        min(most, criteria.limits.get("parameters") or math.inf),
         prefer,
     )
     after = select(front, tighter)
@@ -198,7 +216,7 @@ def test_weights_of_one_are_the_knee_and_accuracy_alone_is_accuracy(
     limits = data.draw(bounds(front))
     for weights, word in (("weights=1,1,1", "knee"), ("weights=2,0,0", "accuracy")):
         found, wanted = (
-            select(front, Criteria(*limits, Preference.read(text))) for text in (weights, word)
+            select(front, criteria_of(*limits, Preference.read(text))) for text in (weights, word)
         )
         if isinstance(wanted, Selection):
             assert isinstance(found, Selection)
@@ -214,7 +232,7 @@ def test_the_distance_is_exact_where_floats_are(
     quarters: list[tuple[int, int, int]], weights: tuple[int, int, int]
 ) -> None:
     trials = [
-        Candidate(number, a / 4, 16.0 + 16 * t, 256.0 + 256 * p)
+        candidate_of(number, a / 4, 16.0 + 16 * t, 256.0 + 256 * p)
         for number, (a, t, p) in enumerate([(0, 0, 0), (4, 4, 4), *quarters])
     ]
     prefer = Preference.read("weights={},{},{}".format(*weights))
@@ -224,7 +242,7 @@ def test_the_distance_is_exact_where_floats_are(
         lambda one: distance_to_ideal(trials, one, exact),
         *(higher, faster, smaller, lower_number),
     )
-    found = select(trials, Criteria(prefer=prefer))
+    found = select(trials, criteria_of(prefer=prefer))
     assert isinstance(found, Selection)
     assert found.number == wanted.number
 
@@ -233,7 +251,7 @@ def test_the_distance_is_exact_where_floats_are(
 def test_the_nearest_are_those_of_least_shortfall(
     data: st.DataObject, front: list[Candidate]
 ) -> None:
-    criteria = Criteria(*data.draw(bounds(front)))
+    criteria = criteria_of(*data.draw(bounds(front)))
     found = select(front, criteria)
     if isinstance(found, Selection):
         return
@@ -241,13 +259,15 @@ def test_the_nearest_are_those_of_least_shortfall(
     def shortfall(one: Candidate) -> float:
         spans = ranges(front)
         total = 0.0
-        a, t, p = criteria.min_accuracy, criteria.max_seconds, criteria.max_parameters
+        a, t, p = (criteria.limits.get(name) for name in COMMON)
         if a is not None:
-            total += max(0.0, a - one.accuracy) / (spans[0] if spans[0] else a if a else 1.0)
+            total += max(0.0, a - one.values["accuracy"]) / (
+                spans[0] if spans[0] else a if a else 1.0
+            )
         if t is not None:
-            total += max(0.0, one.training_seconds - t) / (spans[1] if spans[1] else t)
+            total += max(0.0, one.values["training_seconds"] - t) / (spans[1] if spans[1] else t)
         if p is not None:
-            total += max(0.0, one.parameters - p) / (spans[2] if spans[2] else p)
+            total += max(0.0, one.values["parameters"] - p) / (spans[2] if spans[2] else p)
         return total
 
     left = list(front)
@@ -263,53 +283,53 @@ def test_the_nearest_are_those_of_least_shortfall(
 # Best 0.98, 100 s, 1,000; ranges 0.08, 400 s, 3,000. Distances: trial 4: 1 + 0 + 0; trial 5:
 # 1/4 + 1/4 + 1/3; trial 6: 0 + 1 + 1; trial 7 as 5.
 HAND = [
-    Candidate(4, 0.90, 100.0, 1_000),
-    Candidate(7, 0.96, 200.0, 2_000),
-    Candidate(6, 0.98, 500.0, 4_000),
-    Candidate(5, 0.96, 200.0, 2_000),
+    candidate_of(4, 0.90, 100.0, 1_000),
+    candidate_of(7, 0.96, 200.0, 2_000),
+    candidate_of(6, 0.98, 500.0, 4_000),
+    candidate_of(5, 0.96, 200.0, 2_000),
 ]
 
 
 @pytest.mark.parametrize(
     ("criteria", "number", "why"),
     [
-        (Criteria(), 6, "highest accuracy of the 4 trials on the front"),
+        (criteria_of(), 6, "highest accuracy of the 4 trials on the front"),
         (
-            Criteria(max_seconds=200),
+            criteria_of(max_seconds=200),
             5,
             "highest accuracy of the 3 trials on the front that fit",
         ),
         (
-            Criteria(prefer=Preference.read("time")),
+            criteria_of(prefer=Preference.read("time")),
             4,
             "shortest training time of the 4 trials on the front",
         ),
         (
-            Criteria(0.96, prefer=Preference.read("size")),
+            criteria_of(0.96, prefer=Preference.read("size")),
             5,
             "fewest parameters of the 3 trials on the front that fit",
         ),
         (
-            Criteria(prefer=Preference.read("knee")),
+            criteria_of(prefer=Preference.read("knee")),
             5,
             "closest to the best value of every objective at once (knee) of the 4 trials on the "
             "front",
         ),
         # The scale is that of the whole front: of 5, 7 and 6 alone, both would be 1 away from 6.
         (
-            Criteria(0.95, prefer=Preference.read("knee")),
+            criteria_of(0.95, prefer=Preference.read("knee")),
             5,
             "closest to the best value of every objective at once (knee) of the 3 trials on the "
             "front that fit",
         ),
         # Trial 4: 0.5; 5 and 7: 0.125 + 0.25 + 0.33; 6: 2.
         (
-            Criteria(prefer=Preference.read("weights=0.5,1,1")),
+            criteria_of(prefer=Preference.read("weights=0.5,1,1")),
             4,
             "closest to the best value of every objective at once (weights: accuracy 0.5, time 1, "
             "size 1) of the 4 trials on the front",
         ),
-        (Criteria(0.97), 6, "the only trial on the front that fits"),
+        (criteria_of(0.97), 6, "the only trial on the front that fits"),
     ],
 )
 def test_choices_by_hand(criteria: Criteria, number: int, why: str) -> None:
@@ -321,20 +341,20 @@ def test_the_whole_front_gives_the_scale() -> None:
     # Over the two that fit, 0.02 and 30 s, trial 1 would be 1 + 0 away and trial 2 0 + 1, a tie
     # that the higher accuracy of trial 2 would win.
     front = [
-        Candidate(0, 0.90, 10.0, 100),
-        Candidate(1, 0.98, 70.0, 100),
-        Candidate(2, 1.00, 100.0, 100),
+        candidate_of(0, 0.90, 10.0, 100),
+        candidate_of(1, 0.98, 70.0, 100),
+        candidate_of(2, 1.00, 100.0, 100),
     ]
-    found = select(front, Criteria(0.95, prefer=Preference.read("knee")))
+    found = select(front, criteria_of(0.95, prefer=Preference.read("knee")))
     assert isinstance(found, Selection)
     assert found.number == 1
 
 
 def test_seconds_and_parameters_are_preferred_before_the_other_values() -> None:
-    fast = [Candidate(0, 0.90, 10.0, 100), Candidate(1, 0.95, 10.0, 200)]
-    small = [Candidate(0, 0.90, 10.0, 100), Candidate(1, 0.95, 20.0, 100)]
+    fast = [candidate_of(0, 0.90, 10.0, 100), candidate_of(1, 0.95, 10.0, 200)]
+    small = [candidate_of(0, 0.90, 10.0, 100), candidate_of(1, 0.95, 20.0, 100)]
     for word, front in (("time", fast), ("size", small)):
-        found = select(front, Criteria(prefer=Preference.read(word)))
+        found = select(front, criteria_of(prefer=Preference.read(word)))
         assert isinstance(found, Selection)
         assert found.number == 1
 
@@ -344,22 +364,22 @@ def test_the_distance_is_summed_from_left_to_right() -> None:
     # and trial 4 0.075 + 0.05 + 0.025, which from the left is one bit less than 0.15, from the
     # right the same. Without weights both are 1.5 away, and trial 3 has the higher accuracy.
     quarters = [(0, 4, 4), (4, 0, 4), (4, 4, 0), (0, 3, 3), (3, 2, 1)]
-    front = [Candidate(n, 1 - a / 4, 1.0 + t, 1.0 + p) for n, (a, t, p) in enumerate(quarters)]
+    front = [candidate_of(n, 1 - a / 4, 1.0 + t, 1.0 + p) for n, (a, t, p) in enumerate(quarters)]
     for text, number in (("weights=0.1,0.1,0.1", 4), ("knee", 3)):
-        found = select(front, Criteria(prefer=Preference.read(text)))
+        found = select(front, criteria_of(prefer=Preference.read(text)))
         assert isinstance(found, Selection)
         assert found.number == number
 
 
 def test_the_shortfall_is_summed_from_left_to_right() -> None:
-    found = select([Candidate(0, 0.5, 12.0, 110)], Criteria(1, 10, 100))
+    found = select([candidate_of(0, 0.5, 12.0, 110)], criteria_of(1, 10, 100))
     assert isinstance(found, NothingFits)
     assert found.nearest[0].shortfall == (0.5 + 0.2) + 0.1
     assert found.nearest[0].shortfall != 0.5 + (0.2 + 0.1)
 
 
 def test_shortfalls_by_hand() -> None:
-    found = select(HAND, Criteria(0.97, 150, 2_500))
+    found = select(HAND, criteria_of(0.97, 150, 2_500))
     assert isinstance(found, NothingFits)
     # Trial 5 and 7: 0.01/0.08 + 50/400; 4: 0.07/0.08; 6, the fourth: 350/400 + 1500/3000.
     assert [miss.number for miss in found.nearest] == [5, 7, 4]
@@ -372,7 +392,7 @@ def test_shortfalls_by_hand() -> None:
 
 
 def test_the_shortfall_of_a_front_without_range_is_a_share_of_the_bound() -> None:
-    found = select([Candidate(3, 0.9, 10.0, 100)], Criteria(0.96, 8, 80))
+    found = select([candidate_of(3, 0.9, 10.0, 100)], criteria_of(0.96, 8, 80))
     assert isinstance(found, NothingFits)
     (miss,) = found.nearest
     # 0.06/0.96 + 2/8 + 20/80
@@ -383,21 +403,21 @@ def test_the_shortfall_of_a_front_without_range_is_a_share_of_the_bound() -> Non
 
 
 def test_a_miss_by_a_hair_is_not_called_zero() -> None:
-    found = select([Candidate(0, 0.98595, 10.0, 100)], Criteria(0.986))
+    found = select([candidate_of(0, 0.98595, 10.0, 100)], criteria_of(0.986))
     assert isinstance(found, NothingFits)
     assert found.nearest[0].missed == "accuracy 0.005 percentage points too low"
 
 
 @pytest.mark.parametrize("prefer", NAMED)
 def test_a_single_trial_is_chosen_whatever_is_preferred(prefer: Preference) -> None:
-    assert select([Candidate(8, 0.9, 10.0, 100)], Criteria(prefer=prefer)) == Selection(
+    assert select([candidate_of(8, 0.9, 10.0, 100)], criteria_of(prefer=prefer)) == Selection(
         8, "the only trial on the front"
     )
 
 
 def test_an_empty_front_needs_a_complete_trial() -> None:
     with pytest.raises(FastrcapsError, match=r"^select needs a complete trial, but the study has"):
-        select([], Criteria())
+        select([], criteria_of())
 
 
 def row_of(number: int, accuracy: float | None, seconds: float, parameters: int) -> dict[str, Any]:
@@ -407,14 +427,14 @@ def row_of(number: int, accuracy: float | None, seconds: float, parameters: int)
 
 def test_a_row_keeps_its_keys_and_adds_why() -> None:
     rows = [row_of(2, 0.9, 10.0, 100), row_of(0, 0.8, 5.0, 100)]
-    found = select_row(rows, Criteria(prefer=Preference.read("time")))
+    found = select_row(rows, criteria_of(prefer=Preference.read("time")))
     assert found == rows[1] | {"why": "shortest training time of the 2 trials on the front"}
     assert "why" not in rows[1]
 
 
 def test_a_refusal_names_what_must_hold_and_the_only_trial() -> None:
     with pytest.raises(NothingFitsError) as caught:
-        select_row([row_of(2, 0.9, 10.0, 8_215_728)], Criteria(max_parameters=7_000_000))
+        select_row([row_of(2, 0.9, 10.0, 8_215_728)], criteria_of(max_parameters=7_000_000))
     assert str(caught.value) == (
         "the trial must have at most 7,000,000 parameters, but the only trial on the front does "
         "not; nearest: trial 2 (1,215,728 parameters too many); loosen a bound or run more trials"

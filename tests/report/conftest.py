@@ -27,9 +27,9 @@ from fastrcaps_search.store.records import (
     RunRecord,
     StudyRecord,
     TrialState,
-    Values,
 )
 from fastrcaps_search.store.trials import TrialRecord
+from tests.triples import values_of
 
 SETTING = RunSetting("cpu", "Test CPU @ 2 GHz", "2.14.1", "fp32", 1, "batched")
 
@@ -148,7 +148,7 @@ def complete(
         state=TrialState.COMPLETE,
         parameters=choice or parameters_of(),
         configuration_key=str(number),
-        values=Values(accuracy, seconds, float(parameters)),
+        values=values_of(accuracy, seconds, float(parameters)),
         test_accuracy=None,
         failure=None,
         created_at=began,

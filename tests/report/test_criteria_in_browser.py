@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from fastrcaps_search.front.criteria import Criteria, Preference, Rule
+from fastrcaps_search.front.criteria import Preference
 from fastrcaps_search.front.selection import Candidate, NothingFits, Selection, select
 from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
+from tests.triples import candidate_of, criteria_of, values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 PREFERENCES: list[tuple[Preference, dict[str, Any]]] = [
-    (Preference(Rule.ACCURACY), {"rule": "accuracy"}),
-    (Preference(Rule.TIME), {"rule": "time"}),
-    (Preference(Rule.SIZE), {"rule": "size"}),
-    (Preference(Rule.KNEE), {"rule": "knee"}),
-    (Preference(Rule.WEIGHTS, (3, 0.5, 1)), {"rule": "weights", "weights": [3, 0.5, 1]}),
+    (Preference("accuracy"), {"rule": "accuracy"}),
+    (Preference("time"), {"rule": "time"}),
+    (Preference("size"), {"rule": "size"}),
+    (Preference("knee"), {"rule": "knee"}),
+    (Preference("weights", (3, 0.5, 1)), {"rule": "weights", "weights": [3, 0.5, 1]}),
 ]
 
 
@@ -155,7 +156,7 @@ def random_trials(records: Records, seed: int) -> list[TrialRecord]:
 
 
 def candidates(front: list[dict[str, Any]]) -> list[Candidate]:
-    return [Candidate(number=row["trial"], **row["values"]) for row in front]
+    return [candidate_of(number=row["trial"], **row["values"]) for row in front]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -188,7 +189,7 @@ def test_the_rule_of_the_page_is_that_of_select(
     )
     fitted = 0
     for (bounds, place), answer in zip(asked, said, strict=True):
-        criteria = Criteria(*bounds, PREFERENCES[place][0])
+        criteria = criteria_of(*bounds, PREFERENCES[place][0])
         expected = select(front, criteria)
         if isinstance(expected, Selection):
             fitted += 1
@@ -209,11 +210,11 @@ def test_page_and_commands_of_a_stored_study_agree(
     call: Cli,
 ) -> None:
     values = [
-        Values(0.9123456789012345, 12.345678901234567, 61_706.0),
-        Values(0.95, 30.000000000000004, 61_706.0),
+        values_of(0.9123456789012345, 12.345678901234567, 61_706.0),
+        values_of(0.95, 30.000000000000004, 61_706.0),
         None,
-        Values(0.93, 20.1, 50_000.0),
-        Values(0.92, 40.0, 61_706.0),
+        values_of(0.93, 20.1, 50_000.0),
+        values_of(0.92, 40.0, 61_706.0),
     ]
     store_study(tmp_path / "fastrcaps.db", values)
     assert cli("report", "--study", "tiny").stdout == "reports/tiny.html\n"

@@ -16,9 +16,9 @@ import pytest
 from playwright.sync_api import expect
 
 from fastrcaps_search.cli.report import changed
-from fastrcaps_search.store.records import Values
 from tests.report.views import stored_of
 from tests.store.workers import until
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -103,12 +103,12 @@ def test_watch_writes_what_is_new_until_the_budget_is_met(
     store_study: Callable[..., None], tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:
     file = tmp_path / "fastrcaps.db"
-    store_study(file, [Values(0.9, 10.0, 1000.0)], budget=3)
+    store_study(file, [values_of(0.9, 10.0, 1000.0)], budget=3)
     with watching(tmp_path) as process:
         assert said_next(process) == "reports/tiny.html\n"
         opened = open_page(tmp_path / "reports" / "tiny.html")
         assert opened.trials("front-table") == [0]
-        store_study(file, [Values(0.95, 20.0, 1000.0)], budget=3)
+        store_study(file, [values_of(0.95, 20.0, 1000.0)], budget=3)
         assert said_next(process) == "reports/tiny.html\n"
         look_now(opened)
         opened.page.get_by_role("button", name="Reload").click()
@@ -120,7 +120,7 @@ def test_watch_writes_what_is_new_until_the_budget_is_met(
 
 
 def test_watch_ends_with_ctrl_c(store_study: Callable[..., None], tmp_path: Path) -> None:
-    store_study(tmp_path / "fastrcaps.db", [Values(0.9, 10.0, 1000.0)], budget=3)
+    store_study(tmp_path / "fastrcaps.db", [values_of(0.9, 10.0, 1000.0)], budget=3)
     with watching(tmp_path) as process:
         assert said_next(process) == "reports/tiny.html\n"
         process.send_signal(signal.SIGINT)
@@ -149,7 +149,7 @@ def keeping_current(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_the_process_beside_a_run_writes_the_page_and_ends_with_it(
     store_study: Callable[..., None], tmp_path: Path, how: str
 ) -> None:
-    store_study(tmp_path / "fastrcaps.db", [Values(0.9, 10.0, 1000.0)], budget=3)
+    store_study(tmp_path / "fastrcaps.db", [values_of(0.9, 10.0, 1000.0)], budget=3)
     page = tmp_path / "reports" / "tiny.html"
     with keeping_current(tmp_path) as process:
         until(page.exists)

@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.panel import PANELS, Panel, Plot, Table
 from fastrcaps_search.report.sections import OURS, all_panels, sections
-from fastrcaps_search.store.records import Values
 from tests import plug_in
 from tests.report.views import view_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -68,7 +68,9 @@ def test_a_plug_in_brings_a_panel(
     monkeypatch: pytest.MonkeyPatch,
     open_page: Callable[..., Opened],
 ) -> None:
-    store_study(tmp_path / "fastrcaps.db", [Values(0.9, 12.5, 1000.0), Values(0.8, 20.0, 900.0)])
+    store_study(
+        tmp_path / "fastrcaps.db", [values_of(0.9, 12.5, 1000.0), values_of(0.8, 20.0, 900.0)]
+    )
     folder = tmp_path / "site"
     folder.mkdir()
     plug_in.install(folder, TOY)

@@ -23,7 +23,7 @@ from fastrcaps_search.report.page import page
 from fastrcaps_search.report.panels.card import MOST_TRACE
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.view import ReportView, StoredStudy, report_view
-from fastrcaps_search.store.records import EpochRecord, Values
+from fastrcaps_search.store.records import EpochRecord
 from tests.report.views import (
     FAILURE,
     HOSTILE,
@@ -34,6 +34,7 @@ from tests.report.views import (
     view_of,
     with_runs,
 )
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.trials import TrialRecord
@@ -159,7 +160,7 @@ def test_numbers_that_are_not_finite_do_not_reach_the_page(records: Records) -> 
         trial = records.complete(number + 3, 0.9, 50.0, 9.0)
         run = replace(trial.runs[0], accuracy=accuracy, training_seconds=seconds)
         trial = replace(
-            trial, values=Values(accuracy, seconds, nan), test_accuracy=nan, runs=(run, run)
+            trial, values=values_of(accuracy, seconds, nan), test_accuracy=nan, runs=(run, run)
         )
         odd.append(with_epochs(records, trial, [(accuracy, seconds)] * 5))
         valued = records.complete(number + 20, 0.9, 50.0, 9.0, runs=(run, run))

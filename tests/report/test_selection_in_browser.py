@@ -16,10 +16,11 @@ from playwright.sync_api import Page, expect
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.records import Failure, Values
+from fastrcaps_search.store.records import Failure
 from fastrcaps_search.training.policy import training_plan
 from tests.report.addresses import expect_fragment
 from tests.report.views import with_runs
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -331,7 +332,7 @@ def test_bars_are_those_of_the_runs_where_an_estimate_lies_beyond_them(
     records: Records, write: Callable[..., Path], open_page: Callable[..., Opened]
 ) -> None:
     one = with_runs(records.trials()[5], [(0.96, 90.0), (0.98, 98.0)])
-    beyond = replace(one, values=Values(0.95, 100.0, 1_915_440.0), measured=one.values)
+    beyond = replace(one, values=values_of(0.95, 100.0, 1_915_440.0), measured=one.values)
     page = open_page(write(records.study(), [beyond])).page
     ends = page.locator(BY_TIME).evaluate(
         """(place) => {

@@ -15,7 +15,7 @@ from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search import machine
 from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
 from fastrcaps_search.store.layouts import WorkerLayout
-from fastrcaps_search.training.device import device_name_of
+from fastrcaps_search.training.device import device_name
 
 BASE = {
     "name": "s",
@@ -46,7 +46,7 @@ def inspect(
 
 def test_layouts_are_compared_where_the_workers_are_to_be_chosen() -> None:
     seen = inspect(DeviceOptions("cpu"))
-    assert (seen.devices, seen.device_name) == (("cpu",), device_name_of("cpu"))
+    assert (seen.devices, seen.device_name) == (("cpu",), device_name("cpu"))
     assert list(seen.step_seconds) == [WorkerLayout(1, 2), WorkerLayout(2, 1)]
     for costs in seen.step_seconds.values():
         assert list(costs) == [16]
@@ -63,9 +63,7 @@ def test_workers_that_were_asked_for_are_measured_alone() -> None:
 
 
 def test_a_known_device_is_not_measured() -> None:
-    assert (
-        inspect(DeviceOptions("cpu"), known=("another", device_name_of("cpu"))).step_seconds == {}
-    )
+    assert inspect(DeviceOptions("cpu"), known=("another", device_name("cpu"))).step_seconds == {}
 
 
 def test_a_device_that_is_not_here() -> None:

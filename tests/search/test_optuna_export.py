@@ -15,9 +15,10 @@ from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.store.export_lease import ExportLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord, Values
+from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import VALUES, Clock, claimed, complete, fail, line, say
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import ChildStarter, OptunaOpener, QueueMaker
@@ -82,7 +83,7 @@ class TestWhatIsThere:
         claims = [claimed(queue) for _ in range(3)]
         complete(store, claims[0])
         fail(store, claims[1], Failure("E", "no luck", "a trace", "a log"))
-        complete(store, claims[2], Values(0.8, 1.5, 61_706))
+        complete(store, claims[2], values_of(0.8, 1.5, 61_706))
         assert export.add()
         theirs = load()
         assert [d.name for d in theirs.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
@@ -105,7 +106,7 @@ class TestWhatIsThere:
         self, queue: TrialQueue, export: OptunaExport, store: Store, load: Loader
     ) -> None:
         claims = [claimed(queue) for _ in range(3)]
-        complete(store, claims[1], Values(0.7, 1.0, 10))
+        complete(store, claims[1], values_of(0.7, 1.0, 10))
         assert export.add()
         assert ours(load()) == []
         complete(store, claims[0])
@@ -121,8 +122,8 @@ class TestWhatIsThere:
         self, queue: TrialQueue, export: OptunaExport, store: Store, load: Loader
     ) -> None:
         # Of 500 images 73 right answers are better than guessing (see tests/store), 72 are not.
-        complete(store, claimed(queue), Values(72 / 500, 1.0, 10))
-        complete(store, claimed(queue), Values(0.9, 5.0, 10))
+        complete(store, claimed(queue), values_of(72 / 500, 1.0, 10))
+        complete(store, claimed(queue), values_of(0.9, 5.0, 10))
         fail(store, claimed(queue), Failure(DIVERGED, "diverged at epoch 1", "", ""))
         fail(store, claimed(queue), Failure("MemoryError", "no room", "", ""))
         assert export.add()
@@ -225,7 +226,7 @@ class TestExporters:
     ) -> None:
         children = [start_child(ADD_WHEN_TOLD, location.url) for _ in range(2)]
         for number in range(4):
-            complete(store, claimed(queue), Values(0.5 + number / 10, 2.0, 61_706))
+            complete(store, claimed(queue), values_of(0.5 + number / 10, 2.0, 61_706))
         assert [line(child) for child in children] == ["ready", "ready"]
         for child in children:
             say(child)

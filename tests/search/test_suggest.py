@@ -18,6 +18,7 @@ from fastrcaps_search.search.configurations import configuration_key, configurat
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
 from fastrcaps_search.store.trials import TrialRecord
+from tests.triples import values_of
 
 
 def record(definition: StudyDefinition, *, seed: int = 0) -> StudyRecord:
@@ -40,7 +41,7 @@ def study(**values: object) -> StudyRecord:
 def made_up(parameters: TrialParameters) -> Values:
     """Values that differ between assignments and are the same every time."""
     number = int.from_bytes(repr(parameters).encode()) % 997
-    return Values(0.5 + number / 2000, 10.0 + number % 31, float(1000 * (1 + number % 4)))
+    return values_of(0.5 + number / 2000, 10.0 + number % 31, float(1000 * (1 + number % 4)))
 
 
 def trial(
@@ -254,7 +255,7 @@ def test_good_values_attract_proposals() -> None:
         proposed = propose(space, trials)
         assert proposed is not None
         good = proposed[0].lr_policy == "warm_restarts"
-        values = Values(0.99, 1.0, 10.0) if good else Values(0.1, 99.0, 10.0)
+        values = values_of(0.99, 1.0, 10.0) if good else values_of(0.1, 99.0, 10.0)
         done = TrialRecord(number, TrialState.COMPLETE, *proposed, values, None, None, 0.0, None)
         trials.append(done)
     late = [t.parameters.lr_policy == "warm_restarts" for t in trials[15:]]
@@ -305,7 +306,7 @@ def searched(kind: str) -> list[TrialRecord]:
         assert rate is not None
         done = trial(number, *proposed)
         if rate > 0.03:
-            guess = Values(0.1, 1.0, 10.0)
+            guess = values_of(0.1, 1.0, 10.0)
             reason = "not better than guessing"
             done = replace(done, values=guess, infeasible=None if kind == "told" else reason)
             if kind in ("diverged", "MemoryError"):
@@ -314,7 +315,7 @@ def searched(kind: str) -> list[TrialRecord]:
                 done = replace(done, infeasible=None)
         else:
             # Quickest at 0.003, a decade below.
-            done = replace(done, values=Values(0.9, 10.0 + abs(math.log10(rate / 3e-3)), 10.0))
+            done = replace(done, values=values_of(0.9, 10.0 + abs(math.log10(rate / 3e-3)), 10.0))
         trials.append(done)
     return trials
 

@@ -18,9 +18,10 @@ from fastrcaps_search.store.box import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import StudyRecord, Values
+from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, Clock, claimed, complete, fail, line, result_of, say
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import ChildStarter, QueueMaker, Sql
@@ -58,14 +59,14 @@ def test_parameters_follow_from_the_definition(
 ) -> None:
     box = study_box(load_study(name), epoch_seconds=1.0)
     worst = 2 * smallest if largest is None else largest * (largest / smallest) ** 0.1
-    assert box.parameters == pytest.approx((worst, smallest))
+    assert box.edges["parameters"] == pytest.approx((worst, smallest))
 
 
 def test_accuracy_begins_at_guessing() -> None:
     # Class 1 makes up 563 of the last 5,000 training labels of MNIST, and 1,135 of 10,000 tests.
     shares = {"mnist": 563 / 5_000, "paper-mnist": 0.1135, "paper-fashion-mnist": 0.1}
     for name, share in shares.items():
-        assert study_box(load_study(name), epoch_seconds=1.0).accuracy == (share, 1.0)
+        assert study_box(load_study(name), epoch_seconds=1.0).edges["accuracy"] == (share, 1.0)
 
 
 def test_the_first_complete_trial_fixes_it(
@@ -78,7 +79,7 @@ def test_the_first_complete_trial_fixes_it(
     # Two epochs up to the best one: 3 s for an epoch.
     RunLease(store, claimed(queue)).finish(RunResult(0.8, 6.0, 61_706, 2))
     assert box_of(store) == study_box(definition, epoch_seconds=3.0)
-    assert box_of(store).training_seconds == pytest.approx((3.0 * 2 * 20, 3.0 / 20))
+    assert box_of(store).edges["training_seconds"] == pytest.approx((3.0 * 2 * 20, 3.0 / 20))
 
 
 def test_a_worker_that_lost_its_run_fixes_nothing(
@@ -99,7 +100,7 @@ def test_it_stays_and_the_hypervolume_only_grows(
     found, boxes = [], set()
     # Each better than all before in one objective: a box of the trials at hand would move.
     for values in [(0.5, 20.0), (0.3, 2.0), (0.9, 70.0), (0.95, 90.0)]:
-        complete(store, claimed(queue), Values(*values, 61_706))
+        complete(store, claimed(queue), values_of(*values, 61_706))
         stored = store.study(study.name)
         boxes.add(stored.box)
         found.append(summarise(stored, store.trials(study), []).hypervolume)
@@ -139,7 +140,7 @@ def test_the_second_of_two_waits_for_the_first_and_keeps_its_box(
 ) -> None:
     child = start_child(COMPLETE_WHEN_TOLD, location.url, "child", "4.0")
     assert line(child) == "ready"
-    complete(store, claimed(make_queue()), Values(0.9, 40.0, 61_706))
+    complete(store, claimed(make_queue()), values_of(0.9, 40.0, 61_706))
     before = box_of(store)
     say(child)
     assert line(child) == "done"

@@ -15,10 +15,11 @@ from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState, Values
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from tests.store.workers import BEGIN, CLAIM_AND_WAIT, claimed, complete, fail, line
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import ChildStarter, QueueMaker
@@ -168,9 +169,9 @@ class TestClaiming:
         queue = TrialQueue(claimant, propose_and_look)
         # All on the front, and all repeated: enough for estimates.
         for number in range(6):
-            complete(store, claimed(queue), Values(0.6 + number / 20, 1.0 + number, 10))
+            complete(store, claimed(queue), values_of(0.6 + number / 20, 1.0 + number, 10))
         for number in range(6):
-            complete(store, claimed(queue), Values(0.61 + number / 20, 1.1 + number, 10))
+            complete(store, claimed(queue), values_of(0.61 + number / 20, 1.1 + number, 10))
         enter_study(location, definition, seed=None, budget=7)
         assert queue.peek() is None
         assert claimed(queue).key == RunKey(6, 0)

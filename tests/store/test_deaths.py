@@ -10,9 +10,10 @@ from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.store.lease import Claim, RunLease
 from fastrcaps_search.store.reaping import MOST_DEATHS
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState, Values
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import METRICS, SETTING, Clock, claimed, complete, trial_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker, Sql
@@ -81,12 +82,12 @@ class TestDeaths:
         self, queue: TrialQueue, clock: Clock, store: Store, study: StudyRecord
     ) -> None:
         for accuracy in (0.9, 0.1, 0.1, 0.1):
-            complete(store, claimed(queue), Values(accuracy, 1.0, 10))
+            complete(store, claimed(queue), values_of(accuracy, 1.0, 10))
         for _ in range(11):
             assert claimed(queue, Purpose.TEST).key == RunKey(0, 0)
             clock.kill()
         trial = trial_of(store, study)
-        assert (trial.state, trial.values) == (TrialState.COMPLETE, Values(0.9, 1.0, 10))
+        assert (trial.state, trial.values) == (TrialState.COMPLETE, values_of(0.9, 1.0, 10))
 
     def test_faults_of_the_device_are_counted_and_begin_anew_with_an_epoch(
         self, queue: TrialQueue, store: Store

@@ -29,13 +29,13 @@ from fastrcaps_search.store.records import (
     RunRecord,
     SetAside,
     StudyRecord,
-    Values,
 )
 from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord, infeasible_reason
 from tests.store.workers import FAILURE, claimed, complete, trial_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker
@@ -43,14 +43,19 @@ if TYPE_CHECKING:
 # Of 500 images, 50 of each class: 73 right answers are better than guessing, 72 are not (scipy's
 # binom.sf(72, 500, 0.1) is 0.0008 and sf(71, ...) 0.0012).
 GUESSING, LEARNED = 72 / 500, 73 / 500
-QUICK_GUESS = Values(GUESSING, 1.0, 10)
+QUICK_GUESS = values_of(GUESSING, 1.0, 10)
 
 
 @pytest.fixture
 def queue(make_queue: QueueMaker, store: Store) -> TrialQueue:
     """The queue of a study of a quick guess, two trials on the front and one behind it."""
     queue = make_queue()
-    for values in (QUICK_GUESS, Values(0.9, 5.0, 10), Values(0.8, 2.0, 10), Values(0.7, 6.0, 10)):
+    for values in (
+        QUICK_GUESS,
+        values_of(0.9, 5.0, 10),
+        values_of(0.8, 2.0, 10),
+        values_of(0.7, 6.0, 10),
+    ):
         complete(store, claimed(queue), values)
     return queue
 
@@ -138,7 +143,7 @@ class TestGuessing:
     ) -> None:
         queue = make_queue()
         complete(store, claimed(queue), QUICK_GUESS)
-        complete(store, claimed(queue), Values(0.9, 1.0, 10))
+        complete(store, claimed(queue), values_of(0.9, 1.0, 10))
         exclude(store, study, 1, why="a test")
         trials = store.trials(study)
         assert front_rows(trials) == []
@@ -204,7 +209,7 @@ class TestSetAside:
     ) -> None:
         queue = make_queue()
         for accuracy, seconds in ((0.9, 1.0), (0.8, 2.0), (0.7, 3.0), (0.6, 4.0)):
-            complete(store, claimed(queue), Values(accuracy, seconds, 10))
+            complete(store, claimed(queue), values_of(accuracy, seconds, 10))
         assert unwanted_numbers(store, study) == [2, 3]
         for trial in unwanted(store.trials(study)):
             assert mark_removed(store, study, trial)

@@ -11,7 +11,7 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Failure, StudyRecord, TrialState
+from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
     FAILURE,
@@ -64,7 +64,7 @@ class TestFencing:
         lease.finish(result_of())
         attempts: list[Callable[[], None]] = [
             lambda: lease.fail(FAILURE, ends_trial=True),
-            lambda: lease.finish(result_of(replace(VALUES, accuracy=0.91))),
+            lambda: lease.finish(result_of(Values({**VALUES, "accuracy": 0.91}))),
         ]
         for attempt in attempts:
             with pytest.raises(LeaseLostError):
@@ -93,7 +93,7 @@ class TestFencing:
     ) -> None:
         lease = RunLease(store, claimed(make_queue()))
         with pytest.raises(ValueError, match="values must be finite"):
-            lease.finish(result_of(replace(VALUES, training_seconds=bad)))
+            lease.finish(result_of(Values({**VALUES, "training_seconds": bad})))
         assert not run_of(store, study).has_ended
 
 

@@ -15,7 +15,7 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, Values
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
     FAILURE,
@@ -27,6 +27,7 @@ from tests.store.workers import (
     result_of,
     run_of,
 )
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker
@@ -86,7 +87,7 @@ class TestAnswersThatAreLost:
     ) -> None:
         queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            complete(patient, claimed(queue), Values(accuracy, 1.0, 10))
+            complete(patient, claimed(queue), values_of(accuracy, 1.0, 10))
         enter_study(location, study.definition, seed=None, budget=4, repeats=2)
         lost = lose_answer(patient, monkeypatch)
         claim = claimed(queue)
@@ -103,7 +104,7 @@ class TestAnswersThatAreLost:
     ) -> None:
         queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
-            complete(patient, claimed(queue), Values(accuracy, 1.0, 10))
+            complete(patient, claimed(queue), values_of(accuracy, 1.0, 10))
         lost = lose_answer(patient, monkeypatch)
         claim = claimed(queue, Purpose.TEST)
         assert lost == [True]

@@ -27,7 +27,6 @@ from fastrcaps_search.store.records import (
     RunKey,
     StudyRecord,
     TrialState,
-    Values,
 )
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -43,6 +42,7 @@ from tests.store.workers import (
     trial_of,
     until,
 )
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker, Sql
@@ -155,7 +155,7 @@ class TestValues:
         # The mean of the epochs' seconds of all five runs.
         box = store.study("five").box
         assert box is not None
-        assert box.training_seconds[1] == pytest.approx(5.0 / 20)
+        assert box.edges["training_seconds"][1] == pytest.approx(5.0 / 20)
 
 
 class TestFailures:
@@ -317,4 +317,4 @@ def test_values_of_one_planned_run_are_its_own(
 ) -> None:
     RunLease(store, claimed(make_queue())).finish(RunResult(0.75, 3.0, 11, 2))
     trial = trial_of(store, study)
-    assert (trial.values, trial.accuracy_spread) == (Values(0.75, 3.0, 11), None)
+    assert (trial.values, trial.accuracy_spread) == (values_of(0.75, 3.0, 11), None)

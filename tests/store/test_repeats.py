@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,10 @@ from fastrcaps_search.store.records import (
     RunKey,
     StudyRecord,
     TrialState,
-    Values,
 )
 from fastrcaps_search.store.store import Store
 from tests.store.workers import FAILURE, METRICS, SETTING, Clock, claimed, complete, trial_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker, Sql
@@ -48,7 +48,7 @@ def queue(make_queue: QueueMaker, store: Store) -> TrialQueue:
     """The queue of a study of four complete trials, three of them on the front."""
     queue = make_queue()
     for accuracy, seconds in (BEHIND, ACCURATE, QUICK, MIDDLE):
-        complete(store, claimed(queue), Values(accuracy, seconds, 10))
+        complete(store, claimed(queue), values_of(accuracy, seconds, 10))
     return queue
 
 
@@ -116,7 +116,7 @@ class TestValues:
         found = trial_of(store, study, 1)
         accuracies, seconds = [0.9, 0.91, 0.95], [5.0, 6.0, 4.0]
         assert found.values is not None
-        assert asdict(found.values) == pytest.approx(
+        assert found.values == pytest.approx(
             {"accuracy": fmean(accuracies), "training_seconds": 5.0, "parameters": 10}
         )
         for values, spread in (
@@ -137,7 +137,7 @@ class TestValues:
         plan(2)
         assert repeat(queue, store, (0.1, 50.0)) == RunKey(1, 1)
         assert near_front_numbers(store.trials(study))[0] == 3
-        assert trial_of(store, study, 1).values == Values(0.5, 27.5, 10)
+        assert trial_of(store, study, 1).values == values_of(0.5, 27.5, 10)
 
     def test_a_run_under_way_does_not_count(
         self, plan: Plan, queue: TrialQueue, store: Store, study: StudyRecord
@@ -147,7 +147,7 @@ class TestValues:
         under_way.begin(SETTING, fresh=True)
         under_way.store_epoch(METRICS, setting=SETTING)
         found = trial_of(store, study, 1)
-        assert (found.values, found.state) == (Values(*ACCURATE, 10), TrialState.COMPLETE)
+        assert (found.values, found.state) == (values_of(*ACCURATE, 10), TrialState.COMPLETE)
         assert (len(found.runs), len(found.results)) == (2, 1)
 
     def test_who_lost_the_run_cannot_write_to_it(
@@ -211,7 +211,7 @@ class TestFailures:
         lease.begin(SETTING, fresh=True)
         lease.fail(failure, ends_trial=False)
         found = trial_of(store, study, 1)
-        assert (found.state, found.values) == (TrialState.COMPLETE, Values(*ACCURATE, 10))
+        assert (found.state, found.values) == (TrialState.COMPLETE, values_of(*ACCURATE, 10))
         assert (found.failure, found.runs[1].failure) == (None, failure)
         queue = make_queue("w1")
         keys = [claimed(queue).key for _ in range(5)]
@@ -237,6 +237,6 @@ class TestFailures:
         assert queue.claim_next() is Idle.WAIT
         assert all(other.renew() for other in others)
         found = trial_of(store, study, 1)
-        assert (found.state, found.values) == (TrialState.COMPLETE, Values(*ACCURATE, 10))
+        assert (found.state, found.values) == (TrialState.COMPLETE, values_of(*ACCURATE, 10))
         assert found.runs[1].failure is not None
         assert found.runs[1].failure.message.startswith("10 workers in a row died")

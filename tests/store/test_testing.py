@@ -7,9 +7,10 @@ from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.queue import Idle
 from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, Values
+from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from tests.store.conftest import QueueMaker
@@ -21,7 +22,7 @@ class TestTesting:
     ) -> None:
         queue = make_queue()
         for accuracy, seconds in [(0.9, 5.0), (0.8, 6.0), (0.7, 1.0), (0.9, 5.0)]:
-            complete(store, claimed(queue), Values(accuracy, seconds, 10))
+            complete(store, claimed(queue), values_of(accuracy, seconds, 10))
         tested = []
         while isinstance(claim := queue.claim_next(), Claim):
             assert claim.purpose is Purpose.TEST

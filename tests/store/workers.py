@@ -18,8 +18,9 @@ from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Failure, Purpose, RunRecord, StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
+from tests.triples import values_of
 
-VALUES = Values(0.9, 2.0, 61_706)
+VALUES = values_of(0.9, 2.0, 61_706)
 FAILURE = Failure("E", "no", "", "")
 SETTING = RunSetting("cpu", "CPU", "2.14", "fp32", 1, "eager")
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)

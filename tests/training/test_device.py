@@ -11,7 +11,7 @@ import torch
 from fastrcaps_search.training.device import (
     Clock,
     SuspensionWatch,
-    device_name_of,
+    device_name,
     devices,
     is_device_fault,
     run_setting,
@@ -75,7 +75,7 @@ def test_a_setting_sets_the_threads_that_it_names() -> None:
         torch.set_num_threads(before)
     assert (setting.device, setting.threads) == ("cpu", before + 1)
     assert setting.kernel == "cpu-2-mkl"
-    assert setting.device_name == device_name_of("cpu")
+    assert setting.device_name == device_name("cpu")
     assert setting.torch_version == torch.__version__
 
 

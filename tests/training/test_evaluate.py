@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import CapsNet
+from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.networks import Width
-from fastrcaps_search.training.evaluate import accuracy, classes
-from fastrcaps_search.training.splits import Split
-from fastrcaps_search.training.trainer import make_step
+from fastrcaps_search.training.kernels import make_step
+from fastrcaps_search.training.splits import Split, classes, hits
 
 LENET, CAPSNET = "eager-2-mkl", "cpu-2-mkl"
 
@@ -48,6 +48,10 @@ def split_of(answers: list[int], labels: list[int]) -> Split:
     images[:, 0, 0] = torch.tensor(answers, dtype=torch.uint8)
     images[0, 27, 27] = 255
     return Split(images, torch.tensor(labels))
+
+
+def accuracy(network: TrainableNetwork, split: Split, *, kernel: str) -> float:
+    return int(hits(make_step(network, kernel=kernel), split).sum()) / len(split)
 
 
 def test_accuracy_is_the_fraction_that_is_right() -> None:

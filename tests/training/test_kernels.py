@@ -9,7 +9,7 @@ from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend, choose_backend
 from fastrcaps_search.definition.choices import Precision
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
 from fastrcaps_search.training import kernels
-from fastrcaps_search.training.kernels import backend_of, choose_kernel
+from fastrcaps_search.training.kernels import choose_kernel
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda")
@@ -19,8 +19,9 @@ def test_a_name_tells_who_multiplies() -> None:
     for precision in Precision:
         for network in NETWORKS.names:
             name = choose_kernel(CPU, network=network, precision=precision)
-            assert backend_of(name) is choose_backend(precision)
-            assert name.startswith("eager-" if network == "lenet5" else "cpu-")
+            family = NETWORKS[network].kernel
+            assert name == f"{family}-{choose_backend(precision)}"
+            assert family.startswith("eager-" if network == "lenet5" else "cpu-")
 
 
 def test_a_card_has_one_kernel_for_each_precision() -> None:

@@ -12,7 +12,7 @@ from fastrcaps_search.capsnet.lenet import LeNet5
 from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition.choices import Decoder, Precision
-from fastrcaps_search.training.precision import rounding, use_precision
+from fastrcaps_search.training.step import rounding, use_precision
 
 
 @pytest.fixture(autouse=True)

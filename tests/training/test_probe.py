@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fastrcaps_search.training import probe
+from fastrcaps_search.training import device, probe
 
 
 @pytest.mark.parametrize(
@@ -23,23 +23,23 @@ from fastrcaps_search.training import probe
 def test_devices_of_a_machine_with_three_cards(
     monkeypatch: pytest.MonkeyPatch, wanted: str, found: list[str]
 ) -> None:
-    monkeypatch.setattr(probe, "devices", lambda: ["cuda:0", "cuda:1", "cuda:2", "cpu"])
-    assert probe.found_devices(wanted) == found
+    monkeypatch.setattr(device, "devices", lambda: ["cuda:0", "cuda:1", "cuda:2", "cpu"])
+    assert device.found_devices(wanted) == found
 
 
 @pytest.mark.parametrize(("wanted", "found"), [("auto", ["cpu"]), ("cuda", []), ("cuda:0", [])])
 def test_devices_of_a_machine_without_cards(
     monkeypatch: pytest.MonkeyPatch, wanted: str, found: list[str]
 ) -> None:
-    monkeypatch.setattr(probe, "devices", lambda: ["cpu"])
-    assert probe.found_devices(wanted) == found
+    monkeypatch.setattr(device, "devices", lambda: ["cpu"])
+    assert device.found_devices(wanted) == found
 
 
 def test_nothing_is_built_for_a_device_that_is_known_or_not_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(probe, "devices", lambda: ["cpu"])
-    monkeypatch.setattr(probe, "device_name", lambda device: f"the {device.type}")
+    monkeypatch.setattr(device, "devices", lambda: ["cpu"])
+    monkeypatch.setattr(probe, "device_name", lambda device: f"the {device}")
     asked: dict[str, Any] = {"known": ["the cpu"]}
     assert probe.probe({**asked, "devices": "cuda"}) == {"devices": []}
     assert probe.probe({**asked, "devices": "auto"}) == {

@@ -18,8 +18,7 @@ from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.rate_curve import Ending, RateTest
 from fastrcaps_search.training.rate_range import range_test
 from fastrcaps_search.training.run import Run
-from fastrcaps_search.training.splits import Split, Splits
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import Split, Splits, stage
 
 pytestmark = pytest.mark.slow
 MINI = load_study("mnist-mini")

@@ -27,15 +27,14 @@ from fastrcaps_search.errors import (
     InterruptedRunError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
+from fastrcaps_search.training import kernels as kernels_module
 from fastrcaps_search.training import run as run_module
-from fastrcaps_search.training import trainer as trainer_module
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
 from fastrcaps_search.training.device import Clock
-from fastrcaps_search.training.evaluate import classes
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.splits import EpochImages, Split, Splits
+from fastrcaps_search.training.splits import EpochImages, Split, Splits, classes
 from fastrcaps_search.training.step import EagerStep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -712,8 +711,8 @@ def test_training_seconds_are_those_of_drawing_and_stepping_alone(
 ) -> None:
     monkeypatch.setattr(Moved, "now", 0.0)
     monkeypatch.setattr(run_module, "Clock", MovedClock)
-    monkeypatch.setattr(trainer_module, "EpochImages", MovedImages)
-    monkeypatch.setattr(trainer_module, "make_step", lambda network, **_: MovedStep(network))
+    monkeypatch.setattr(kernels_module, "EpochImages", MovedImages)
+    monkeypatch.setattr(kernels_module, "make_step", lambda network, **_: MovedStep(network))
     slow = MovedSplit(mini_splits.evaluation.images, mini_splits.evaluation.labels)
     run = begin(
         plan({"lr_policy": "fixed", **ADABATCH}),

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fastrcaps_search.capsnet.lenet import LeNet5
+from fastrcaps_search.training.kernels import make_step
 from fastrcaps_search.training.step import EagerStep
-from fastrcaps_search.training.trainer import make_step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fastrcaps_search.training import device, throughput
-from fastrcaps_search.training.throughput import StepOf, benchmark
+from fastrcaps_search.training import device, probe
+from fastrcaps_search.training.probe import StepOf, benchmark
 
 SIZES = [1, 16]
 Make = Callable[[], StepOf]
@@ -29,7 +29,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(throughput, "time", made)
+    monkeypatch.setattr(probe, "time", made)
     monkeypatch.setattr(device, "time", made)
     return made
 
@@ -77,7 +77,7 @@ def test_the_median_passes_over_a_step_that_was_disturbed(clock: Clock) -> None:
 def test_workers_train_at_the_same_time_with_the_threads_of_their_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(throughput, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(probe, "WINDOW_SECONDS", 0.0)
     meeting = multiprocessing.get_context("fork").Barrier(2)
 
     def make() -> StepOf:

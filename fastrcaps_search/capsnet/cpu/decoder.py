@@ -5,20 +5,18 @@ Letters: B batch, J classes, E capsule size.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu.adam import Adam
-from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.weights import Weights
-from fastrcaps_search.capsnet.decoder import CapsuleDecoder
-from fastrcaps_search.capsnet.loss import (
-    ABSENT_MARGIN,
-    ABSENT_WEIGHT,
-    PRESENT_MARGIN,
-)
+from fastrcaps_search.capsnet.cpu.weights import Buffers, Weights
+from fastrcaps_search.capsnet.layers import ABSENT_MARGIN, ABSENT_WEIGHT, PRESENT_MARGIN
 from fastrcaps_search.capsnet.routing import safe_length
+
+if TYPE_CHECKING:
+    from fastrcaps_search.capsnet.network import CapsNet
 
 LAYERS = ("decoder.first", "decoder.second", "decoder.pixels")
 
@@ -27,27 +25,18 @@ class Losses:
     """Margin loss and reconstruction of class capsules, and their gradient.
 
     Args:
+        network: Says what is computed; its own parameters are not read.
+        weights: Its weights.
         buffers: Memory.
-        weights: The network's weights.
-        decoder: Says what the decoder reads; ``None`` for a network without one.
-        weight: Weight of the reconstruction loss.
-        adam: Updates the decoder.
     """
 
-    def __init__(
-        self,
-        buffers: Buffers,
-        weights: Weights,
-        *,
-        decoder: CapsuleDecoder | None,
-        weight: float,
-        adam: Adam,
-    ) -> None:
-        self._weight = weight
+    def __init__(self, network: CapsNet, weights: Weights, buffers: Buffers) -> None:
+        decoder = network.decoder
+        self._weight = network.reconstruction_weight
         self._reduced = decoder is not None and decoder.reduced
         # The largest first: the others then fit into its memory.
         names = LAYERS[::-1] if decoder is not None else ()
-        self._layers = [_Layer(name, buffers, weights, adam) for name in names][::-1]
+        self._layers = [_Layer(name, buffers, weights) for name in names][::-1]
 
     def __call__(
         self, capsules: Tensor, images: Tensor, labels: Tensor, *, sums: Tensor, gradient: Tensor
@@ -103,15 +92,13 @@ class Losses:
 class _Layer:
     """A linear layer, updated on the way back."""
 
-    def __init__(self, name: str, buffers: Buffers, weights: Weights, adam: Adam) -> None:
-        self._weight, self._bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        span = weights.span(f"{name}.weight", f"{name}.bias")
+    def __init__(self, name: str, buffers: Buffers, weights: Weights) -> None:
+        names = f"{name}.weight", f"{name}.bias"
+        self._weight, self._bias = map(weights.__getitem__, names)
         # One layer after the other is updated, from the same memory.
-        flat = buffers("layer gradients", span.stop - span.start)
-        start = weights.start(f"{name}.bias") - span.start
-        self._gradient = flat[: self._weight.numel()].view_as(self._weight)
-        self._bias_gradient = flat[start : start + self._bias.numel()]
-        self._update = adam.of(span.start, flat)
+        (self._gradient, self._bias_gradient), self._update = weights.gradients(
+            buffers, "layer gradients", *names
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, outputs] of x [B, inputs], before the activation."""

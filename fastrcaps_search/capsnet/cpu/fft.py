@@ -20,22 +20,124 @@ Letters: B batch, C channels, O output channels, n images of a part of the batch
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu.adam import Adam
-from fastrcaps_search.capsnet.cpu.buffers import Buffers
-from fastrcaps_search.capsnet.cpu.convolutions import Convolutions, before_relu
-from fastrcaps_search.capsnet.cpu.dft import HALF, PRODUCTS, PURE, dft_matrices
-from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights
+from fastrcaps_search.capsnet.cpu.convolutions import Convolutions
+from fastrcaps_search.capsnet.cpu.weights import PHASES, PRIMARY, Buffers, Weights
+
+if TYPE_CHECKING:
+    from fastrcaps_search.capsnet.network import CapsNet
 
 _PART_BYTES = 1_700_000
 """Features of the images that go together (between 1 and 7 MB: no difference measured)."""
 
-POSITIONS = 100
-PHASES = 4
+
+PERIOD = 10  # features of 20x20, every second row and column
+SIDE = 5  # kernel of 9x9 padded to 10x10, every second row and column
+OUTPUTS = PERIOD - SIDE + 1
+POSITIONS = PERIOD**2
+HALF = POSITIONS // 2  # cosines, and as many sines
+PURE = 2  # of each, those of a frequency that is its own conjugate; they come first
+PRODUCTS = 3 * HALF - PURE
+MIDDLE = (PERIOD - 1) / 2
+
+
+class DftMatrices(NamedTuple):
+    """Constant matrices of one dtype.
+
+    The 148 products of an axis are 50 real parts, 50 imaginary parts, 48 sums of both.
+
+    Attributes:
+        even: Cosines [50, 50] for the sum of a position and its mirror image.
+        odd: Sines [50, 50] for their difference.
+        kernels: From the taps of each phase to frequencies, [148, 25], twice [148, 20],
+            [148, 16]; phases as in ``weights.PHASES``.
+        output: [36, 148] from products to outputs.
+    """
+
+    even: Tensor
+    odd: Tensor
+    kernels: list[Tensor]
+    output: Tensor
+
+
+@lru_cache(maxsize=8)
+def dft_matrices(dtype: torch.dtype) -> DftMatrices:
+    """The matrices, computed in float64.
+
+    Positions are counted from the middle of the 10x10 square, where cosines are even and sines
+    odd under the mirror image: half of the multiplications go. A frequency that is its own
+    conjugate then has a cosine or a sine alone.
+    """
+    real, imaginary = _frequencies()
+    positions = _square(PERIOD)[:HALF] - MIDDLE
+    kernel = _kernel(real, imaginary).view(-1, SIDE, SIDE)
+    phases = [kernel[:, : SIDE - i, : SIDE - j] for i, j in PHASES]
+    return DftMatrices(
+        even=torch.cos(_angles(real, positions)).to(dtype),
+        odd=-torch.sin(_angles(imaginary, positions)).to(dtype),
+        kernels=[k.reshape(PRODUCTS, -1).to(dtype) for k in phases],
+        output=_output(real, imaginary).to(dtype),
+    )
+
+
+def _kernel(real: Tensor, imaginary: Tensor) -> Tensor:
+    """From taps to the conjugate kernel [148, 25]; a pure frequency's is real, always."""
+    taps = _square(SIDE)
+    cosines, sines = torch.cos(_angles(real, taps)), torch.sin(_angles(imaginary, taps))
+    sines[:PURE] = torch.cos(_angles(imaginary[:PURE], taps))
+    return torch.cat([cosines, sines, cosines[PURE:] + sines[PURE:]])
+
+
+def _output(real: Tensor, imaginary: Tensor) -> Tensor:
+    """From products to outputs [36, 148]: the real part of z exp(i angle), over all frequencies.
+
+    With the products ac, bd and s = (a + b)(c + d) a paired frequency has z = ac - bd +
+    i (s - ac - bd), thus cos (ac - bd) - sin (s - ac - bd); a pure one has cos ac or -sin bd.
+    """
+    weights = torch.full((HALF, 1), 2 / PERIOD**2, dtype=torch.float64)  # with its conjugate
+    weights[:PURE] /= 2
+    outputs = _square(OUTPUTS) - MIDDLE
+    cosines = weights * torch.cos(_angles(real, outputs))
+    sines = weights * torch.sin(_angles(imaginary, outputs))
+    products = [
+        cosines[:PURE],
+        cosines[PURE:] + sines[PURE:],
+        -sines[:PURE],
+        sines[PURE:] - cosines[PURE:],
+        -sines[PURE:],
+    ]
+    return torch.cat(products).t().contiguous()
+
+
+def _frequencies() -> tuple[Tensor, Tensor]:
+    """Frequencies [50, 2] of the cosines and of the sines, one of each conjugate pair.
+
+    Two pure ones come first: signs that alternate are even about the middle if they do so along
+    both axes, odd along one.
+    """
+    half = PERIOD // 2
+    paired = [
+        [k, m] for k in range(half + 1) for m in range(PERIOD) if (0 < k < half) or 0 < m < half
+    ]
+    real, imaginary = [[0, 0], [half, half], *paired], [[0, half], [half, 0], *paired]
+    return torch.tensor(real, dtype=torch.float64), torch.tensor(imaginary, dtype=torch.float64)
+
+
+def _square(side: int) -> Tensor:
+    """Points [side * side, 2] of a square, row by row."""
+    line = torch.arange(side, dtype=torch.float64)
+    return torch.cartesian_prod(line, line)
+
+
+def _angles(frequencies: Tensor, points: Tensor) -> Tensor:
+    """Angles [frequencies, points] in radians."""
+    return frequencies @ points.t() * (2 * math.pi / PERIOD)
 
 
 class _Part(NamedTuple):
@@ -58,22 +160,23 @@ class FftConv(Convolutions):
     """Both convolutions, the primary one as products of frequencies."""
 
     position_first = True
-    """Sums are [36, B, O]."""
 
-    def __init__(self, buffers: Buffers, weights: Weights, *, batch: int, coupling: float) -> None:
-        super().__init__(buffers, weights, batch=batch, coupling=coupling)
+    def __init__(
+        self, network: CapsNet, weights: Weights, buffers: Buffers, *, batch: int
+    ) -> None:
+        super().__init__(network, weights, buffers, batch=batch)
         B, C, O = self._sizes
         self._matrices = dft_matrices(weights.values.dtype)
         # Both ways, so that the gradients of features and kernel have the factor too.
-        self._output = coupling * self._matrices.output
-        self._frequencies = buffers("frequencies", PRODUCTS, B, PHASES * C)
-        self._kernel = buffers("kernel", PRODUCTS, PHASES * C, O)
+        self._output = self._coupling * self._matrices.output
+        self._frequencies = buffers("frequencies", PRODUCTS, B, 4 * C)
+        self._kernel = buffers("kernel", PRODUCTS, 4 * C, O)
         self._products = buffers("products", PRODUCTS, B, O)
         self._sums = buffers("sums", 36, B, O)
-        step = max(_PART_BYTES // (POSITIONS * PHASES * 4 * C), 1)
+        step = max(_PART_BYTES // (16 * POSITIONS * C), 1)
         self._parts = [self._part(a, min(a + step, B)) for a in range(0, B, step)]
         self._mirror = torch.arange(HALF - 1, -1, -1)
-        kernel = self._kernel.view(PRODUCTS, PHASES, C * O)
+        kernel = self._kernel.view(PRODUCTS, 4, C * O)
         taps = weights[PRIMARY].view(81, C * O)
         self._transforms = []
         start = 0
@@ -98,24 +201,19 @@ class FftConv(Convolutions):
         torch.mm(self._output, self._products.view(PRODUCTS, -1), out=sums)
         return self._sums.add_(self._kernel_bias)
 
-    def plan_backward(self, gradient: Tensor, adam: Adam) -> None:
-        """Lay out :meth:`backward`.
-
-        Args:
-            gradient: Where the gradient of the sums will be [36, B, O].
-            adam: Updates.
-        """
+    def plan_backward(self, gradient: Tensor) -> None:
+        """Lay out :meth:`backward` for the gradient of the sums [36, B, O]."""
+        super().plan_backward(gradient)
         B, C, _ = self._sizes
         buffers = self._buffers
         self._gradient = gradient
-        self._moved = buffers("frequency gradients", PRODUCTS, B, PHASES * C)
+        self._moved = buffers("frequency gradients", PRODUCTS, B, 4 * C)
         self._updates = []
         start = self._weights.start(PRIMARY)
         for matrix, taps, kernel in self._transforms:
             part = buffers("kernel gradients", *taps.shape)
-            self._updates.append((matrix.t(), kernel, part, adam.of(start, part)))
+            self._updates.append((matrix.t(), kernel, part, self._weights.updater(start, part)))
             start += part.numel()
-        self._plan_biases(adam)
 
     def backward(self) -> None:
         """Update both convolutions."""
@@ -128,24 +226,22 @@ class FftConv(Convolutions):
         for matrix, frequencies, taps, update in self._updates:
             torch.mm(matrix, frequencies, out=taps)
             update()
-        torch.sum(gradient, (0, 1), out=self._bias_gradient)
-        self._update_bias()
-        self._first.begin()
+        torch.sum(gradient, (0, 1), out=self._kernel_bias_gradient)
+        self._update_kernel_bias()
+        self._begin_first()
         for part in self._parts:
             found = self._buffers("feature gradients", *part.features.shape)
             self._from_frequencies(self._moved[:, part.images], found.view(POSITIONS, -1))
-            rectified = self._buffers("rectified gradients", *part.features.shape)
-            before_relu(found, part.features, out=rectified)
-            self._first.add(rectified, part.columns)
-        self._first.update()
+            self._add_first(found, part.features, part.columns)
+        self._update_first()
 
     def _part(self, start: int, end: int) -> _Part:
         B, C, _ = self._sizes
-        rows = slice(start * POSITIONS * PHASES, end * POSITIONS * PHASES)
+        rows = slice(4 * start * POSITIONS, 4 * end * POSITIONS)
         return _Part(
             images=slice(start, end),
-            columns=self._buffers("image columns", B * POSITIONS * PHASES, 81)[rows],
-            features=self._buffers("features", B * POSITIONS * PHASES, C)[rows],
+            columns=self._buffers("image columns", 4 * B * POSITIONS, 81)[rows],
+            features=self._buffers("features", 4 * B * POSITIONS, C)[rows],
             frequencies=self._frequencies[:, start:end].view(PRODUCTS, -1),
         )
 

@@ -1,17 +1,20 @@
-"""Weights and Adam's averages in flat buffers, in the layout that the products read.
+"""Memory of the written-out step: weights with Adam's averages, and what lies between two layers.
 
-One layout serves every kernel, so that the batch size may change within a run: the primary
-convolution's weight is kept tap by tap, ``[81, C, O]``, its taps grouped by phase (``TAPS``). All
-other parameters lie as torch has them. Networks, checkpoints and exports keep torch's layout.
+One layout of the weights serves every kernel, so that the batch size may change within a run: the
+primary convolution's weight is kept tap by tap, ``[81, C, O]``, its taps grouped by phase
+(``TAPS``). All other parameters lie as torch has them. Networks, checkpoints and exports keep
+torch's layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+
+from fastrcaps_search.capsnet.trainable import fused_adam
 
 ALIGNMENT = 16  # numbers; 64 bytes, a cache line
 PRIMARY = "primary_capsules.convolution.weight"
@@ -24,25 +27,42 @@ TAPS = [(2 * a + i) * 9 + 2 * b + j for i, j in PHASES for a in range(5 - i) for
 """Place in a 9x9 kernel of each of the 81 stored taps."""
 
 
-class Piece(NamedTuple):
-    """Where a parameter lies in the flat buffers.
+class Buffers:
+    """Named memory that all batch sizes and steps of one network use in turn.
 
-    Attributes:
-        start: First number.
-        shape: Its stored shape.
+    It outlives a step: an allocation of many megabytes costs more than a product. Whoever asks
+    says what is in a buffer; nothing clears it between two uses. What one batch size leaves there
+    is lost to it once another has used the name.
+
+    Args:
+        dtype: Type of all of them.
     """
 
-    start: int
-    shape: torch.Size
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._held: dict[str, Tensor] = {}
 
-    @property
-    def end(self) -> int:
-        """One past the last number."""
-        return self.start + self.shape.numel()
+    def __call__(self, name: str, *shape: int) -> Tensor:
+        """The beginning of the buffer of that name, contiguous; zeros when it is new.
+
+        Args:
+            name: Its name.
+            shape: The shape to see it in. A buffer that is too small is replaced by a larger one;
+                those who hold the smaller one keep it to themselves.
+        """
+        size = math.prod(shape)
+        found = self._held.get(name)
+        if found is None or found.numel() < size:
+            found = self._held[name] = torch.zeros(size, dtype=self._dtype)
+        return found[:size].view(shape)
 
 
 class Weights:
-    """Parameters and Adam's two averages of one network.
+    """Parameters and Adam's two averages of one network, updated piece by piece.
+
+    A step of batch 1 is bound by memory: 8.2 million weights with two averages each are read and
+    written. A gradient that is written to memory and read again by an optimiser at the end of the
+    step would add a third to that, so each piece is updated while its gradient is in the cache.
 
     Args:
         network: Gives names, shapes, type and first values. Its parameters are not touched before
@@ -57,32 +77,76 @@ class Weights:
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._pieces: dict[str, Piece] = {}
+        self._places: dict[str, slice] = {}
+        self._shapes: dict[str, torch.Size] = {}
         end = 0
         for name, parameter in network.named_parameters():
-            shape = _stored(name, parameter).shape
-            self._pieces[name] = Piece(end, shape)
+            self._shapes[name] = shape = _stored(name, parameter).shape
+            self._places[name] = slice(end, end + shape.numel())
             end += -(-shape.numel() // ALIGNMENT) * ALIGNMENT
         dtype = next(network.parameters()).dtype
-        self.values = torch.zeros(end, dtype=dtype)
-        self.exp_avg = torch.zeros(end, dtype=dtype)
-        self.exp_avg_sq = torch.zeros(end, dtype=dtype)
+        self.values, self.exp_avg, self.exp_avg_sq = (
+            torch.zeros(end, dtype=dtype) for _ in range(3)
+        )
         self.step = torch.zeros(())
-        self._views = {name: self._view(self.values, name) for name in self._pieces}
+        self._rate = 0.0
+        self._views = {name: self._view(self.values, name) for name in self._places}
         self.copy_from_module()
 
     def __getitem__(self, name: str) -> Tensor:
         """Parameter of that name, in its stored shape: a view."""
         return self._views[name]
 
-    def span(self, first: str, last: str) -> slice:
-        """Numbers from the first to the last of some neighbouring parameters."""
-        end = self._pieces[last].end
-        return slice(self._pieces[first].start, -(-end // ALIGNMENT) * ALIGNMENT)
-
     def start(self, name: str) -> int:
         """First number of a parameter."""
-        return self._pieces[name].start
+        return int(self._places[name].start)
+
+    def begin_step(self, rate: float) -> None:
+        """Count a step of Adam and set its learning rate, before its first update."""
+        self.step += 1
+        self._rate = rate
+
+    def updater(self, start: int, gradient: Tensor) -> Callable[[], None]:
+        """What updates a part of the weights by Adam, made once and called in every step.
+
+        Args:
+            start: First number of the part in the flat weights.
+            gradient: Where the part's gradient will be, contiguous, as many numbers.
+        """
+        part = slice(start, start + gradient.numel())
+        tensors = (
+            [self.values[part]],
+            [gradient.view(-1)],
+            [self.exp_avg[part]],
+            [self.exp_avg_sq[part]],
+            [self.step],
+        )
+
+        def update() -> None:
+            fused_adam(*tensors, rate=self._rate)
+
+        return update
+
+    def gradients(
+        self, buffers: Buffers, buffer: str, *names: str
+    ) -> tuple[list[Tensor], Callable[[], None]]:
+        """Where the gradients of neighbouring parameters go, and what then updates them.
+
+        Args:
+            buffers: Memory.
+            buffer: Name of the buffer to use.
+            names: The parameters in their order; none of them is the tap by tap one.
+
+        Returns:
+            A gradient in the shape of each parameter, and its updater.
+        """
+        start, end = self.start(names[0]), self._places[names[-1]].stop
+        flat = buffers(buffer, -(-end // ALIGNMENT) * ALIGNMENT - start)
+        found = [
+            flat[self.start(name) - start :][: self[name].numel()].view_as(self[name])
+            for name in names
+        ]
+        return found, self.updater(start, flat)
 
     def copy_from_module(self) -> None:
         """Take the network's parameters."""
@@ -97,34 +161,25 @@ class Weights:
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Copies of Adam's state in torch's layout: ``exp_avg.<parameter>`` and so on."""
-        return {
-            f"{quantity}.{name}": tensor
-            for name in self._pieces
-            for quantity, tensor in (
-                ("exp_avg", _usual(name, self._view(self.exp_avg, name)).clone()),
-                ("exp_avg_sq", _usual(name, self._view(self.exp_avg_sq, name)).clone()),
-                ("step", self.step.clone()),
-            )
+        averages = {
+            f"{quantity}.{name}": _usual(name, self._view(flat, name)).clone()
+            for quantity, flat in self._averages()
+            for name in self._places
         }
+        return averages | {f"step.{name}": self.step.clone() for name in self._places}
 
     def load_optimiser(self, stored: Mapping[str, Tensor]) -> None:
-        """Take what :meth:`optimiser_state` gave.
-
-        Raises:
-            KeyError: A tensor is missing.
-            ValueError: One has another shape.
-        """
-        for name, parameter in self._network.named_parameters():
-            for quantity, flat in (("exp_avg", self.exp_avg), ("exp_avg_sq", self.exp_avg_sq)):
-                tensor = stored[f"{quantity}.{name}"]
-                if tensor.shape != parameter.shape:
-                    raise ValueError(name)
-                self._view(flat, name).copy_(_stored(name, tensor))
+        """Take what :meth:`optimiser_state` gave of a network of the same shapes."""
+        for name in self._places:
+            for quantity, flat in self._averages():
+                self._view(flat, name).copy_(_stored(name, stored[f"{quantity}.{name}"]))
             self.step.copy_(stored[f"step.{name}"])
 
+    def _averages(self) -> tuple[tuple[str, Tensor], ...]:
+        return ("exp_avg", self.exp_avg), ("exp_avg_sq", self.exp_avg_sq)
+
     def _view(self, flat: Tensor, name: str) -> Tensor:
-        piece = self._pieces[name]
-        return flat[piece.start : piece.end].view(piece.shape)
+        return flat[self._places[name]].view(self._shapes[name])
 
 
 def pack_taps(weight: Tensor) -> Tensor:

@@ -38,22 +38,18 @@ def _class_mask():
 
 
 @triton.jit
-def _vector_tile(pointer, samples, B):
-    """Tile [b, j, e] of vectors [B, 160]; zero beyond the batch and the classes."""
+def _places(rows):
+    """Offsets [r, j, e] of all classes in some rows [r] of a tensor [R, 160]."""
     j = tl.arange(0, ROWS)[None, :, None]
     e = tl.arange(0, SIZE)[None, None, :]
-    b = samples[:, None, None]
-    inside = (b < B) & (j < CLASSES)
-    return tl.load(pointer + b * VECTOR + j * SIZE + e, mask=inside, other=0.0)
+    return rows[:, None, None] * VECTOR + j * SIZE + e
 
 
 @triton.jit
-def _weight_offsets():
-    """Offsets [d, j, e] within one matrix [8, 160]."""
-    d = tl.arange(0, INPUT)[:, None, None]
-    j = tl.arange(0, ROWS)[None, :, None]
-    e = tl.arange(0, SIZE)[None, None, :]
-    return d * VECTOR + j * SIZE + e
+def _vector_tile(pointer, samples, B):
+    """Tile [b, j, e] of vectors [B, 160]; zero beyond the batch and the classes."""
+    inside = (samples[:, None, None] < B) & _class_mask()
+    return tl.load(pointer + _places(samples), mask=inside, other=0.0)
 
 
 @triton.jit
@@ -68,7 +64,7 @@ def _capsule_tile(u, samples, i, B, I):
 def _weight_tile(weight, i, shared_by):
     """The matrix of capsule i: [d, j, e]."""
     matrix = weight + (i // shared_by) * (INPUT * VECTOR)
-    return tl.load(matrix + _weight_offsets(), mask=_class_mask(), other=0.0)
+    return tl.load(matrix + _places(tl.arange(0, INPUT)), mask=_class_mask(), other=0.0)
 
 
 @triton.jit
@@ -79,7 +75,7 @@ def _votes(capsule, matrix):
 
 @triton.jit
 def _agreement(votes, vectors):
-    """MatmulBackend over e of two tiles [b, j, e]: [b, j, 1]."""
+    """Product over e of two tiles [b, j, e]: [b, j, 1]."""
     return tl.sum(votes * vectors, axis=2)[:, :, None]
 
 
@@ -100,11 +96,16 @@ def _logits_gradient(couplings, slopes):
 @triton.jit
 def _store_partial(partial, tile, samples, chunk, chunks, B):
     """Write a tile [b, j, e] into partial sums [B, C, 160]."""
-    j = tl.arange(0, ROWS)[None, :, None]
-    e = tl.arange(0, SIZE)[None, None, :]
-    b = samples[:, None, None]
-    place = (b * chunks + chunk) * VECTOR + j * SIZE + e
-    tl.store(partial + place, tile, mask=(b < B) & (j < CLASSES))
+    inside = (samples[:, None, None] < B) & _class_mask()
+    tl.store(partial + _places(samples * chunks + chunk), tile, mask=inside)
+
+
+@triton.jit
+def _total(partial, b, j, chunks, CHUNKS: tl.constexpr):
+    """Sum [e] over the chunks of partial sums [B, C, 160] of one sample and class."""
+    chunk = tl.arange(0, CHUNKS)[:, None]
+    place = (b * chunks + chunk) * VECTOR + j * SIZE + tl.arange(0, SIZE)[None, :]
+    return tl.sum(tl.load(partial + place, mask=chunk < chunks, other=0.0), axis=0)
 
 
 @triton.jit(do_not_specialize=["B"])
@@ -168,10 +169,7 @@ def finish_sums(partial, bias, sums, capsules, chunks, CHUNKS: tl.constexpr):
     """
     b, j = tl.program_id(0), tl.program_id(1)
     e = tl.arange(0, SIZE)
-    chunk = tl.arange(0, CHUNKS)[:, None]
-    place = (b * chunks + chunk) * VECTOR + j * SIZE + e[None, :]
-    s = tl.sum(tl.load(partial + place, mask=chunk < chunks, other=0.0), axis=0)
-    s += tl.load(bias + j * SIZE + e)
+    s = _total(partial, b, j, chunks, CHUNKS) + tl.load(bias + j * SIZE + e)
     n = tl.sqrt(tl.sum(s * s, axis=0) + SMALLEST_SQUARE)
     place = b * VECTOR + j * SIZE + e
     tl.store(sums + place, s)
@@ -190,11 +188,8 @@ def finish_slopes(partial, sums, slopes, chunks, CHUNKS: tl.constexpr):
         CHUNKS: Power of two, at least C.
     """
     b, j = tl.program_id(0), tl.program_id(1)
-    e = tl.arange(0, SIZE)
-    chunk = tl.arange(0, CHUNKS)[:, None]
-    place = (b * chunks + chunk) * VECTOR + j * SIZE + e[None, :]
-    g = tl.sum(tl.load(partial + place, mask=chunk < chunks, other=0.0), axis=0)
-    place = b * VECTOR + j * SIZE + e
+    g = _total(partial, b, j, chunks, CHUNKS)
+    place = b * VECTOR + j * SIZE + tl.arange(0, SIZE)
     s = tl.load(sums + place)
     n = tl.sqrt(tl.sum(s * s, axis=0) + SMALLEST_SQUARE)
     q = 1 + n * n
@@ -240,6 +235,25 @@ def sum_logit_gradients(
     _store_partial(partial, total, samples, chunk, tl.num_programs(0), B)
 
 
+@triton.jit
+def _votes_gradient(votes, capsules, slopes, samples, B, FULL: tl.constexpr):
+    """Gradient [b, j, e] of votes: a sum of five outer products (coefficient) x (vector)."""
+    v_0 = _vector_tile(capsules, samples, B)
+    v_1 = _vector_tile(capsules + B * VECTOR, samples, B)
+    ds_2 = _vector_tile(slopes + 2 * B * VECTOR, samples, B)
+    logits_1 = _agreement(votes, v_0)
+    c_2 = _couplings(logits_1 + _agreement(votes, v_1))
+    gradient = c_2 * ds_2
+    if FULL:
+        ds_0 = _vector_tile(slopes, samples, B)
+        ds_1 = _vector_tile(slopes + B * VECTOR, samples, B)
+        c_1 = _couplings(logits_1)
+        dl_2 = _logits_gradient(c_2, _agreement(votes, ds_2))
+        dl_1 = dl_2 + _logits_gradient(c_1, _agreement(votes, ds_1))
+        gradient += dl_2 * v_1 + c_1 * ds_1 + dl_1 * v_0 + ds_0 / CLASSES
+    return gradient
+
+
 @triton.jit(do_not_specialize=["B"])
 def gradients(
     u,
@@ -256,20 +270,9 @@ def gradients(
 ):
     """Gradients of one primary capsule and its matrix over the whole batch.
 
-    The votes' gradient is a sum of five outer products (coefficient) x (vector of the class).
-
-    Args:
-        u: Primary capsules [B, I, 8].
-        weight: [M, 8, 160].
-        capsules: Class capsules [2, B, 160] of iterations 0 and 1.
-        slopes: Gradients [3, B, 160] of the sums of each iteration.
-        u_gradient: To write: [B, I, 8].
-        weight_gradient: To write: [I, 8, 160], one matrix per capsule, shared or not.
-        B: Batch.
-        I: Primary capsules.
-        shared_by: I / M.
-        FULL: Whether the gradient flows through the couplings.
-        SAMPLES: Samples of a tile.
+    Arguments as in ``sum_logit_gradients``, and to write ``u_gradient`` [B, I, 8] and
+    ``weight_gradient`` [I, 8, 160], one matrix per capsule, shared or not. ``FULL`` says whether
+    the gradient flows through the couplings.
     """
     i = tl.program_id(0)
     d = tl.arange(0, INPUT)[None, :]
@@ -278,25 +281,12 @@ def gradients(
     for start in range(0, B, SAMPLES):
         samples = start + tl.arange(0, SAMPLES)
         capsule = _capsule_tile(u, samples, i, B, I)
-        votes = _votes(capsule, matrix)
-        v_0 = _vector_tile(capsules, samples, B)
-        v_1 = _vector_tile(capsules + B * VECTOR, samples, B)
-        ds_2 = _vector_tile(slopes + 2 * B * VECTOR, samples, B)
-        logits_1 = _agreement(votes, v_0)
-        c_2 = _couplings(logits_1 + _agreement(votes, v_1))
-        gradient = c_2 * ds_2
-        if FULL:
-            ds_0 = _vector_tile(slopes, samples, B)
-            ds_1 = _vector_tile(slopes + B * VECTOR, samples, B)
-            c_1 = _couplings(logits_1)
-            dl_2 = _logits_gradient(c_2, _agreement(votes, ds_2))
-            dl_1 = dl_2 + _logits_gradient(c_1, _agreement(votes, ds_1))
-            gradient += dl_2 * v_1 + c_1 * ds_1 + dl_1 * v_0 + ds_0 / CLASSES
+        gradient = _votes_gradient(_votes(capsule, matrix), capsules, slopes, samples, B, FULL)
         total += tl.sum(capsule[:, :, None, None] * gradient[:, None, :, :], axis=0)
         products = gradient[:, None, :, :] * matrix[None, :, :, :]
         # Classes before sizes: the other way round takes twice as many shuffles.
         du = tl.sum(tl.sum(products, axis=2), axis=2)
         b = samples[:, None]
         tl.store(u_gradient + (b * I + i) * INPUT + d, du, mask=b < B)
-    place = weight_gradient + i * (INPUT * VECTOR) + _weight_offsets()
+    place = weight_gradient + i * (INPUT * VECTOR) + _places(tl.arange(0, INPUT))
     tl.store(place, total, mask=_class_mask())

@@ -9,7 +9,6 @@ import functools
 import logging
 import math
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,19 +37,6 @@ TOLERANCE = 1e-4
 """Largest relative error at which the kernels are trusted on a card: float32 through routing."""
 
 
-@functools.cache
-def _kernels() -> ModuleType:
-    from fastrcaps_search.capsnet.cuda import kernels
-
-    return kernels
-
-
-def _tile(batch: int) -> tuple[int, int]:
-    """Samples of a tile and warps of a program."""
-    samples = min(_power_of_two(batch), _MOST_SAMPLES)
-    return samples, max(samples // _SAMPLES_PER_WARP, 1)
-
-
 def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
@@ -61,97 +47,78 @@ class _Sweep:
     Args:
         u: Primary capsules, float32 [B, I, 8], contiguous.
         weight: float32 [M, 8, 160], contiguous.
+
+    Attributes:
+        kernels: The module ``kernels.py``.
+        grid: Programs of a sweep over the capsules.
+        inputs: Its first arguments.
+        partial: Its partial sums [B, C, 160].
+        sizes: B, I and I / M.
+        tile: Constants of each program.
     """
 
     def __init__(self, u: Tensor, weight: Tensor) -> None:
-        self.u, self.weight = u, weight
-        self.batch, self.inputs, _ = u.shape
-        self.sizes = self.batch, self.inputs, self.inputs // weight.shape[0]
-        self.chunk = _SHORT_CHUNK if self.batch <= _LARGEST_SHORT_BATCH else _LONG_CHUNK
-        self.chunks = self.inputs // self.chunk
-        self.samples, self.warps = _tile(self.batch)
-        self.partial = u.new_empty(self.batch, self.chunks, VECTOR)
+        # Triton may be missing where this module is imported.
+        from fastrcaps_search.capsnet.cuda import kernels
+
+        batch, capsules, _ = u.shape
+        self.kernels: Any = kernels
+        self.inputs = u, weight
+        self.sizes = batch, capsules, capsules // weight.shape[0]
+        chunk = _SHORT_CHUNK if batch <= _LARGEST_SHORT_BATCH else _LONG_CHUNK
+        samples = min(_power_of_two(batch), _MOST_SAMPLES)
+        self.grid = capsules // chunk, -(-batch // samples)
+        self.partial = u.new_empty(batch, capsules // chunk, VECTOR)
+        self.tile = {
+            "CHUNK": chunk,
+            "SAMPLES": samples,
+            "num_warps": max(samples // _SAMPLES_PER_WARP, 1),
+        }
 
     def new_vectors(self, count: int) -> Tensor:
         """Room for vectors [count, B, 160]."""
-        return self.u.new_empty(count, self.batch, VECTOR)
+        return self.partial.new_empty(count, self.sizes[0], VECTOR)
 
     def sum_votes(self, capsules: Tensor, *, iteration: int) -> None:
         """Partial sums of one iteration."""
-        _kernels().sum_votes[self._grid](
-            self.u,
-            self.weight,
-            capsules,
-            self.partial,
-            *self.sizes,
-            ITERATION=iteration,
-            CHUNK=self.chunk,
-            SAMPLES=self.samples,
-            num_warps=self.warps,
+        self.kernels.sum_votes[self.grid](
+            *self.inputs, capsules, self.partial, *self.sizes, ITERATION=iteration, **self.tile
         )
 
     def sum_logit_gradients(self, capsules: Tensor, slopes: Tensor, *, iteration: int) -> None:
         """Partial gradients of the capsules of the iteration before."""
-        _kernels().sum_logit_gradients[self._grid](
-            self.u,
-            self.weight,
-            capsules,
-            slopes,
-            self.partial,
+        self.kernels.sum_logit_gradients[self.grid](
+            *self.inputs,
+            *(capsules, slopes, self.partial),
             *self.sizes,
             ITERATION=iteration,
-            CHUNK=self.chunk,
-            SAMPLES=self.samples,
-            num_warps=self.warps,
+            **self.tile,
         )
 
-    def finish_sums(self, bias: Tensor, sums: Tensor, capsules: Tensor) -> None:
-        """Sums and squashed sums [B, 160] from the partial ones."""
-        _kernels().finish_sums[(self.batch, CLASSES)](
-            self.partial,
-            bias,
-            sums,
-            capsules,
-            self.chunks,
-            CHUNKS=_power_of_two(self.chunks),
-            num_warps=_FINISH_WARPS,
-        )
-
-    def finish_slopes(self, partial: Tensor, sums: Tensor, slopes: Tensor) -> None:
-        """Gradients of sums [B, 160] from those of capsules [B, C, 160]."""
+    def finish(self, kernel: Any, partial: Tensor, *vectors: Tensor) -> None:  # noqa: ANN401
+        """Add the partial vectors [B, C, 160] and squash, or go back through that."""
         chunks = partial.shape[1]
-        _kernels().finish_slopes[(self.batch, CLASSES)](
-            partial,
-            sums,
-            slopes,
-            chunks,
-            CHUNKS=_power_of_two(chunks),
-            num_warps=_FINISH_WARPS,
+        kernel[(self.sizes[0], CLASSES)](
+            partial, *vectors, chunks, CHUNKS=_power_of_two(chunks), num_warps=_FINISH_WARPS
         )
 
     def gradients(self, capsules: Tensor, slopes: Tensor, *, full: bool) -> tuple[Tensor, Tensor]:
         """Gradients of u [B, I, 8] and weight [M, 8, 160]."""
-        u_gradient = torch.empty_like(self.u)
-        by_capsule = self.u.new_empty(self.inputs, PRIMARY_SIZE, VECTOR)
-        _kernels().gradients[(self.inputs,)](
-            self.u,
-            self.weight,
-            capsules,
-            slopes,
-            u_gradient,
-            by_capsule,
+        u, _ = self.inputs
+        _, count, shared_by = self.sizes
+        u_gradient = torch.empty_like(u)
+        by_capsule = u.new_empty(count, PRIMARY_SIZE, VECTOR)
+        self.kernels.gradients[(count,)](
+            *self.inputs,
+            *(capsules, slopes, u_gradient, by_capsule),
             *self.sizes,
             FULL=full,
-            SAMPLES=min(self.samples, _GRADIENT_SAMPLES),
+            SAMPLES=min(self.tile["SAMPLES"], _GRADIENT_SAMPLES),
             num_warps=1,
         )
-        if self.weight.shape[0] == self.inputs:
+        if shared_by == 1:
             return u_gradient, by_capsule
-        return u_gradient, by_capsule.view(-1, self.sizes[2], PRIMARY_SIZE, VECTOR).sum(1)
-
-    @property
-    def _grid(self) -> tuple[int, int]:
-        return self.chunks, -(-self.batch // self.samples)
+        return u_gradient, by_capsule.view(-1, shared_by, PRIMARY_SIZE, VECTOR).sum(1)
 
 
 class _CudaRouting(torch.autograd.Function):
@@ -167,10 +134,11 @@ class _CudaRouting(torch.autograd.Function):
     ) -> Tensor:
         sweep = _Sweep(u, weight)
         sums, capsules = sweep.new_vectors(ROUTING_ITERATIONS), sweep.new_vectors(2)
-        output = u.new_empty(sweep.batch, CLASSES, CLASS_SIZE)
+        output = u.new_empty(u.shape[0], CLASSES, CLASS_SIZE)
         for iteration, squashed in enumerate([capsules[0], capsules[1], output]):
             sweep.sum_votes(capsules, iteration=iteration)
-            sweep.finish_sums(bias, sums[iteration], squashed)
+            finish = sweep.kernels.finish_sums
+            sweep.finish(finish, sweep.partial, bias, sums[iteration], squashed)
         ctx.full_gradient = full_gradient
         ctx.save_for_backward(u, weight, sums, capsules)
         return output
@@ -185,13 +153,14 @@ class _CudaRouting(torch.autograd.Function):
         sweep = _Sweep(u, weight)
         last = ROUTING_ITERATIONS - 1
         slopes = sweep.new_vectors(ROUTING_ITERATIONS)
-        outer = gradient.contiguous().view(sweep.batch, 1, VECTOR)
-        sweep.finish_slopes(outer, sums[last], slopes[last])
+        finish = sweep.kernels.finish_slopes
+        outer = gradient.contiguous().view(-1, 1, VECTOR)
+        sweep.finish(finish, outer, sums[last], slopes[last])
         if ctx.full_gradient:
             for iteration in range(last, 0, -1):
                 sweep.sum_logit_gradients(capsules, slopes, iteration=iteration)
                 before = iteration - 1
-                sweep.finish_slopes(sweep.partial, sums[before], slopes[before])
+                sweep.finish(finish, sweep.partial, sums[before], slopes[before])
         u_gradient, weight_gradient = sweep.gradients(capsules, slopes, full=ctx.full_gradient)
         used = slopes if ctx.full_gradient else slopes[last:]
         bias_gradient = used.sum((0, 1)).view(CLASSES, CLASS_SIZE)

@@ -45,8 +45,7 @@ def gather(view: ReportView) -> tuple[Effect, ...] | None:
 
 
 def _medians(values: Sequence[Values]) -> Values:
-    columns = zip(*(value.as_tuple() for value in values), strict=True)
-    return Values(*(median(column) for column in columns))
+    return Values({name: median(value[name] for value in values) for name in values[0]})
 
 
 def draw(effects: Sequence[Effect]) -> tuple[Table]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.report import text
 from fastrcaps_search.report.fronts import PAIRS, Front
 from fastrcaps_search.report.panel import Panel, Plot
@@ -237,9 +237,7 @@ def _change(measured: Sequence[int], now: Sequence[int]) -> str:
 
 def data(info: FrontInfo) -> dict[str, Any]:
     """What the switches of the page show."""
-    columns = {
-        pair.name: [OBJECTIVES[column].name for column in (pair.x, pair.y)] for pair in PAIRS
-    }
+    columns = {pair.name: [COMMON[column] for column in (pair.x, pair.y)] for pair in PAIRS}
     return {
         "axes": columns,
         "changes": changes(info.view.fronts),

@@ -107,7 +107,7 @@ def _frozen(trial: TrialRecord, known: Mapping[str, BaseDistribution]) -> Frozen
     return create_trial(
         params=given,
         distributions={key: known[key] for key in given},
-        values=None if trial.values is None else list(trial.values.as_tuple()),
+        values=None if trial.values is None else list(trial.values.values()),
     )
 
 

@@ -51,14 +51,9 @@ def gather(view: ReportView) -> Progress | None:
         trials=tuple(trial.number for trial in ended),
         finished=tuple(range(1, len(ended) + 1)),
         spent_seconds=tuple(accumulate(_spent(trial, runs) for trial in ended)),
-        hypervolumes=tuple(study.box.shares([_values(trial) for trial in ended])),
+        hypervolumes=tuple(study.box.shares([trial.feasible_means or {} for trial in ended])),
         is_repeated=study.repeats > 0,
     )
-
-
-def _values(trial: TrialRecord) -> tuple[float, float, float]:
-    values = trial.feasible_means
-    return (math.nan, math.nan, math.nan) if values is None else values.as_tuple()
 
 
 def _spent(trial: TrialRecord, runs: int) -> float:

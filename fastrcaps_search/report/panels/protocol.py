@@ -10,7 +10,6 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import Values
 
 OTHER_KEYS = (
     *("min_accuracy", "decay_rate", "decay_steps", "cycle_epochs", "cycle_growth"),
@@ -114,18 +113,15 @@ def _hypervolume(summary: StudySummary) -> str:
     box = summary.box
     if box is None or summary.hypervolume is None:
         return text.NOTHING
-    edges = zip(*(getattr(box, objective.name) for objective in OBJECTIVES), strict=True)
-    worst, best = (_point(Values(*edge)) for edge in edges)
+    worst, best = (
+        ", ".join(
+            text.of_objective(OBJECTIVES[name], edges[end]) for name, edges in box.edges.items()
+        )
+        for end in (0, 1)
+    )
     return (
         f"{summary.hypervolume:.3f} of the box from ({worst}) to ({best}), fixed with the first "
         "complete trial; accuracy counts from that of guessing, the others by their logarithm"
-    )
-
-
-def _point(values: Values) -> str:
-    return (
-        f"{text.percent(values.accuracy)}, {text.seconds(values.training_seconds)}\u00a0s, "
-        f"{text.count(round(values.parameters))} parameters"
     )
 
 

@@ -3,7 +3,8 @@
 // fastrcaps_search/front/selection.py over its data, operation for operation.
 report.criteria = (() => {
   const { make, state, byId, data } = report;
-  const { bounds, reasons, first, weights: knee } = data.panels.mine;
+  const { bounds, reasons, first } = data.panels.mine;
+  const knee = bounds.map(() => 1);
   const sum = (parts) => parts.reduce((total, part) => total + part, 0);
 
   // Less is better in every column, and a number breaks the last tie.

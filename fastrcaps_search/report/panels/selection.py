@@ -5,39 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastrcaps_search.front.criteria import BOUNDS, REASONS, Bound
-from fastrcaps_search.front.selection import FIRST, KNEE_WEIGHTS
+from fastrcaps_search.definition.objective import Objective, objectives
+from fastrcaps_search.front.criteria import reasons
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.view import ReportView
 
 
-def gather(view: ReportView) -> tuple[Bound, ...] | None:
-    """What may be asked for; ``None`` where there is nothing to choose from."""
-    return BOUNDS if view.front else None
+def gather(view: ReportView) -> tuple[Objective, ...] | None:
+    """What may be bounded and preferred; ``None`` where there is nothing to choose from."""
+    return objectives(view.definition.objectives) if view.front else None
 
 
-def data(bounds: Sequence[Bound]) -> dict[str, Any]:
+def data(known: Sequence[Objective]) -> dict[str, Any]:
     """The rule of ``front.selection`` as its numbers and words."""
     return {
         "bounds": [
             {
-                "flag": bound.flag,
-                "objective": bound.objective.name,
-                "sign": -1 if bound.objective.maximise else 1,
-                "pattern": f"^(?:{bound.pattern})$",
-                "typed": bound.typed,
-                "zeroFits": bound.zero_fits,
-                "most": bound.most,
-                "whole": bound.is_whole,
-                "factor": bound.factor,
-                "missed": bound.missed,
-                "weighs": bound.weighs,
+                "flag": objective.flag,
+                "objective": objective.name,
+                "sign": int(objective.cost(1)),
+                "pattern": f"^(?:{objective.scale.pattern})$",
+                "typed": objective.scale.typed,
+                "zeroFits": objective.scale.zero_fits,
+                "most": objective.scale.most,
+                "whole": objective.scale.is_whole,
+                "factor": objective.scale.factor,
+                "missed": objective.missed,
+                "weighs": objective.word,
             }
-            for bound in bounds
+            for objective in known
         ],
-        "reasons": REASONS,
-        "first": FIRST,
-        "weights": KNEE_WEIGHTS,
+        "reasons": reasons(),
+        "first": {objective.word: place for place, objective in enumerate(known)},
     }
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastrcaps_search.capsnet.cpu import fft, im2col, routing
-from fastrcaps_search.capsnet.cpu.adam import Adam
-from fastrcaps_search.capsnet.cpu.buffers import Buffers
+from fastrcaps_search.capsnet.cpu import capsules, convolutions, fft
+from fastrcaps_search.capsnet.cpu.convolutions import Convolutions, Im2colConv
+from fastrcaps_search.capsnet.cpu.fft import FftConv
 from fastrcaps_search.capsnet.cpu.matmul import MatmulBackend, use_backend
-from fastrcaps_search.capsnet.cpu.program import BatchProgram, ConvAlgorithm, choose_algorithm
-from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Weights, unpack_taps
+from fastrcaps_search.capsnet.cpu.step import BatchProgram, choose_convolutions
+from fastrcaps_search.capsnet.cpu.weights import PRIMARY, Buffers, Weights, unpack_taps
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.definition.choices import Decoder, RoutingGradient
 from fastrcaps_search.definition.networks import NETWORKS, Width
@@ -24,14 +24,17 @@ SMALL = Width(channels=12, types=2)
 NARROW, FULL = (NETWORKS[name].arguments["width"] for name in ("capsnet-narrow", "capsnet"))
 
 
-class Kept(Adam):
+FORMS = [Im2colConv, FftConv]
+
+
+class Kept(Weights):
     """Keeps gradients instead of updating."""
 
-    def __init__(self, weights: Weights) -> None:
-        super().__init__(weights)
-        self.flat = torch.full_like(weights.values, math.nan)
+    def __init__(self, network: CapsNet) -> None:
+        super().__init__(network)
+        self.flat = torch.full_like(self.values, math.nan)
 
-    def of(self, start: int, gradient: Tensor) -> Callable[[], None]:
+    def updater(self, start: int, gradient: Tensor) -> Callable[[], None]:
         def update() -> None:
             self.flat[start : start + gradient.numel()] = gradient.reshape(-1)
 
@@ -77,12 +80,11 @@ def gradients(
     built: CapsNet,
     images: Tensor,
     labels: Tensor,
-    algorithm: ConvAlgorithm,
+    form: type[Convolutions],
     backend: MatmulBackend = MatmulBackend.MKL,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """By parameter, in torch's layout, and the sums."""
-    weights = Weights(built)
-    kept = Kept(weights)
+    weights = Kept(built)
     size = len(labels)
     program = BatchProgram(
         built,
@@ -90,18 +92,17 @@ def gradients(
         Buffers(weights.values.dtype),
         batch=size,
         backend=backend,
-        adam=kept,
-        algorithm=algorithm,
+        convolutions=form,
     )
     sums = torch.zeros(4, dtype=torch.float64)
     for _ in range(2):  # the second step finds what the first left in the buffers
-        kept.flat.fill_(math.nan)
+        weights.flat.fill_(math.nan)
         sums.zero_()
         program.train(images, labels, sums=sums)
     found = {}
     for name, parameter in built.named_parameters():
         start = weights.start(name)
-        flat = kept.flat[start : start + parameter.numel()]
+        flat = weights.flat[start : start + parameter.numel()]
         found[name] = (
             unpack_taps(flat.view(weights[name].shape))
             if name == PRIMARY
@@ -123,7 +124,7 @@ def worst(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     return max(float((found[n] - w).norm() / w.norm()) for n, w in wanted.items())
 
 
-@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("routing_gradient", list(RoutingGradient))
 @pytest.mark.parametrize("weight_sharing", [False, True])
 @pytest.mark.parametrize("decoder", list(Decoder))
@@ -131,19 +132,19 @@ def test_gradients_and_sums_equal_autograd(
     decoder: Decoder,
     weight_sharing: bool,
     routing_gradient: RoutingGradient,
-    algorithm: ConvAlgorithm,
+    form: type[Convolutions],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Seven images in parts of three, three and one, gradients of the taps in four blocks.
-    monkeypatch.setattr(routing, "_PART_BYTES", 3 * 4 * 72 * 160)
+    monkeypatch.setattr(capsules, "_PART_BYTES", 3 * 4 * 72 * 160)
     monkeypatch.setattr(fft, "_PART_BYTES", 3 * 4 * 400 * SMALL.channels)
-    monkeypatch.setattr(im2col, "_BLOCK_BYTES", 25 * 4 * SMALL.channels * 16)
+    monkeypatch.setattr(convolutions, "_BLOCK_BYTES", 25 * 4 * SMALL.channels * 16)
     built = network(
         decoder=decoder, weight_sharing=weight_sharing, routing_gradient=routing_gradient
     )
     images, labels = batch(7)
     wanted, sums = expected(built, images, labels)
-    got, got_sums = gradients(built, images, labels, algorithm)
+    got, got_sums = gradients(built, images, labels, form)
     assert worst(got, wanted) < 1e-12
     assert got_sums == pytest.approx(sums.tolist(), rel=1e-12)
 
@@ -156,7 +157,7 @@ def test_another_reconstruction_weight_has_the_gradients_of_autograd(
     built = network(decoder=decoder, reconstruction_weight=weight)
     images, labels = batch(4)
     wanted, sums = expected(built, images, labels)
-    got, got_sums = gradients(built, images, labels, ConvAlgorithm.IM2COL)
+    got, got_sums = gradients(built, images, labels, Im2colConv)
     for name, gradient in wanted.items():
         assert (got[name] - gradient).norm() <= 1e-12 * gradient.norm(), name
         # A decoder of no weight has a gradient, of exactly 0.
@@ -165,27 +166,27 @@ def test_another_reconstruction_weight_has_the_gradients_of_autograd(
     assert (got_sums[2] > 0) == (weight > 0)
 
 
-@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("width", "size"), [(NARROW, 1), (NARROW, 19), (FULL, 1), (FULL, 5)])
 def test_the_shipped_networks_have_exact_gradients_in_float32(
-    width: Width, size: int, algorithm: ConvAlgorithm
+    width: Width, size: int, form: type[Convolutions]
 ) -> None:
     built = network(width, active=False)
     images, labels = batch(size)
     wanted, _ = expected(built, images, labels)
-    got, _ = gradients(copy.deepcopy(built).float(), images.float(), labels, algorithm)
+    got, _ = gradients(copy.deepcopy(built).float(), images.float(), labels, form)
     assert worst(got, wanted) < 1e-5
 
 
 @pytest.mark.parametrize("decoder", [Decoder.FULL, Decoder.NONE])
 @pytest.mark.parametrize("weight", [0.0005, 0.02])
-@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+@pytest.mark.parametrize("form", FORMS)
 def test_gradients_equal_finite_differences(
-    algorithm: ConvAlgorithm, weight: float, decoder: Decoder
+    form: type[Convolutions], weight: float, decoder: Decoder
 ) -> None:
     built = network(decoder=decoder, reconstruction_weight=weight)
     images, labels = batch(3)
-    got, _ = gradients(built, images, labels, algorithm)
+    got, _ = gradients(built, images, labels, form)
     step = 1e-6
     generator = torch.Generator().manual_seed(0)
     for name, parameter in built.named_parameters():
@@ -195,19 +196,18 @@ def test_gradients_equal_finite_differences(
             moved = copy.deepcopy(built)
             with torch.no_grad():
                 moved.get_parameter(name).add_(direction, alpha=sign * step)
-            _, sums = gradients(moved, images, labels, algorithm)
+            _, sums = gradients(moved, images, labels, form)
             losses.append(sums[0] / 3)
         slope = (losses[0] - losses[1]) / (2 * step)
         assert slope == pytest.approx(float((got[name] * direction).sum()), rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [None, *ConvAlgorithm])
-def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | None) -> None:
+@pytest.mark.parametrize("form", [None, *FORMS])
+def test_steps_of_changing_size_train_as_torch_does(form: type[Convolutions] | None) -> None:
     built = network()
     reference = copy.deepcopy(built)
     optimiser = torch.optim.Adam(reference.parameters(), foreach=False)
     weights = Weights(built)
-    adam = Adam(weights)
     sums = torch.zeros(4, dtype=torch.float64)
     buffers = Buffers(torch.float64)
     programs: dict[int, BatchProgram] = {}
@@ -225,10 +225,9 @@ def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | N
                 buffers,
                 batch=size,
                 backend=MatmulBackend.MKL,
-                adam=adam,
-                algorithm=algorithm,
+                convolutions=form,
             )
-        adam.begin(rate)
+        weights.begin_step(rate)
         programs[size].train(images, labels, sums=sums)
     before = copy.deepcopy(built)
     weights.copy_to_module()
@@ -247,13 +246,12 @@ def test_steps_of_changing_size_train_as_torch_does(algorithm: ConvAlgorithm | N
 def test_the_gaps_between_parameters_stay_zero() -> None:
     built = network()  # 81 * 12 numbers are no multiple of 16
     weights = Weights(built)
-    adam = Adam(weights)
     program = BatchProgram(
-        built, weights, Buffers(torch.float64), batch=2, backend=MatmulBackend.MKL, adam=adam
+        built, weights, Buffers(torch.float64), batch=2, backend=MatmulBackend.MKL
     )
     images, labels = batch(2)
     for _ in range(3):
-        adam.begin(1e-2)
+        weights.begin_step(1e-2)
         program.train(images, labels, sums=torch.zeros(4, dtype=torch.float64))
     for flat in (weights.values, weights.exp_avg, weights.exp_avg_sq):
         held = sum(p.numel() for p in built.parameters())
@@ -265,9 +263,9 @@ def test_the_gaps_between_parameters_stay_zero() -> None:
         assert not flat.any()
 
 
-@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+@pytest.mark.parametrize("form", FORMS)
 def test_a_program_that_only_classifies_gives_the_networks_capsules(
-    algorithm: ConvAlgorithm,
+    form: type[Convolutions],
 ) -> None:
     built = network(weight_sharing=True)
     images, _ = batch(5)
@@ -278,7 +276,8 @@ def test_a_program_that_only_classifies_gives_the_networks_capsules(
         Buffers(torch.float64),
         batch=5,
         backend=MatmulBackend.MKL,
-        algorithm=algorithm,
+        trains=False,
+        convolutions=form,
     )
     program.prepare()
     with torch.no_grad():
@@ -290,32 +289,32 @@ def test_not_a_number_reaches_the_loss() -> None:
     built = network()
     images, labels = batch(3)
     images[1, 0, 14, 14] = math.nan
-    for algorithm in ConvAlgorithm:
-        _, sums = gradients(built, images, labels, algorithm)
+    for form in FORMS:
+        _, sums = gradients(built, images, labels, form)
         assert math.isnan(sums[0])
 
 
 def test_the_form_depends_on_batch_and_products_alone() -> None:
     for backend in MatmulBackend:
-        algorithms = [choose_algorithm(batch=size, backend=backend) for size in (1, 2, 64, 128)]
+        algorithms = [choose_convolutions(batch=size, backend=backend) for size in (1, 2, 64, 128)]
         assert algorithms == [
-            ConvAlgorithm.IM2COL,
-            ConvAlgorithm.IM2COL,
-            ConvAlgorithm.FFT,
-            ConvAlgorithm.FFT,
+            Im2colConv,
+            Im2colConv,
+            FftConv,
+            FftConv,
         ]
 
 
 @pytest.mark.parametrize(("decoder", "weight"), [("full", 0.0005), ("full", 0.005), ("none", 0.0)])
-@pytest.mark.parametrize("algorithm", list(ConvAlgorithm))
+@pytest.mark.parametrize("form", FORMS)
 def test_bf16_rounds_factors_to_eight_bits_and_sums_in_float32(
-    algorithm: ConvAlgorithm, decoder: str, weight: float
+    form: type[Convolutions], decoder: str, weight: float
 ) -> None:
     built = network(NARROW, decoder=Decoder(decoder), reconstruction_weight=weight, active=False)
     images, labels = batch(4)
     wanted, sums = expected(built, images, labels)
     single = copy.deepcopy(built).float()
-    got, got_sums = gradients(single, images.float(), labels, algorithm, MatmulBackend.BF16)
+    got, got_sums = gradients(single, images.float(), labels, form, MatmulBackend.BF16)
     a = torch.randn(64, 64)
     with use_backend(MatmulBackend.BF16):
         rounds = bool(((a @ a) - (a.double() @ a.double()).float()).norm() > 1e-4 * (a @ a).norm())

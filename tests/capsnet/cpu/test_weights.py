@@ -12,6 +12,7 @@ from fastrcaps_search.capsnet.cpu.weights import (
     PHASES,
     PRIMARY,
     TAPS,
+    Buffers,
     Weights,
     pack_taps,
     unpack_taps,
@@ -64,8 +65,29 @@ def test_every_parameter_begins_on_a_cache_line(built: CapsNet) -> None:
     names = [name for name, _ in built.named_parameters()]
     assert all(weights.start(name) % ALIGNMENT == 0 for name in names)
     assert weights[PRIMARY].data_ptr() == weights.values[weights.start(PRIMARY) :].data_ptr()
-    span = weights.span("convolution.weight", "convolution.bias")
-    assert span == slice(0, 81 * 12 + 4 + 16)  # 972 and a gap of 4, 12 and a gap of 4
+
+
+def test_gradients_of_neighbours_lie_as_their_parameters_do(built: CapsNet) -> None:
+    buffers = Buffers(torch.float32)
+    weights = Weights(built)
+    names = "convolution.weight", "convolution.bias"
+    (weight, bias), update = weights.gradients(buffers, "gradients", *names)
+    assert weight.shape == (12, 1, 9, 9)
+    assert bias.shape == (12,)
+    # 972 and a gap of 4, 12 and a gap of 4.
+    assert bias.storage_offset() == weights.start("convolution.bias") == 976
+    assert weight.untyped_storage().nbytes() == 4 * 992
+    before = weights.values.clone()
+    weight.fill_(1.0)
+    bias.fill_(-1.0)
+    weights.begin_step(0.5)
+    update()
+    # The first step of Adam has the length of the rate.
+    moved = weights.values - before
+    assert torch.allclose(moved[:972], torch.tensor(-0.5))
+    assert torch.allclose(moved[976:988], torch.tensor(0.5))
+    assert not moved[972:976].any()
+    assert not moved[988:].any()
 
 
 def test_the_optimisers_state_goes_round(built: CapsNet) -> None:
@@ -85,14 +107,3 @@ def test_the_optimisers_state_goes_round(built: CapsNet) -> None:
     again = fresh.optimiser_state()
     assert all(torch.equal(again[key], value) for key, value in state.items())
     assert fresh.step == 7
-
-
-def test_a_state_of_another_network_is_refused(built: CapsNet) -> None:
-    weights = Weights(built)
-    state = weights.optimiser_state()
-    wide = CapsNet(Width(channels=16, types=2), decoder=Decoder.REDUCED, weight_sharing=True)
-    with pytest.raises(ValueError, match=r"^convolution\.weight$"):
-        Weights(wide).load_optimiser(state)
-    del state["exp_avg_sq.decoder.first.bias"]
-    with pytest.raises(KeyError, match=r"exp_avg_sq\.decoder\.first\.bias"):
-        weights.load_optimiser(state)

@@ -10,8 +10,8 @@ import pytest
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report.panels import effects as panel
 from fastrcaps_search.report.panels.effects import MOST_CHOICES, Effect
-from fastrcaps_search.store.records import Values
 from tests.report.views import view_of
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ def test_effects_by_hand(records: Records, effects: Effects) -> None:
         for number, (policy, decoder, values) in enumerate(rows)
     ]
     assert effects(trials) == (
-        Effect("lr_policy", "fixed", 3, Values(0.84, 40.0, 250.0)),
-        Effect("lr_policy", "one_cycle", 1, Values(0.90, 10.0, 100.0)),
-        Effect("decoder", "full", 3, Values(0.84, 20.0, 200.0)),
-        Effect("decoder", "reduced", 1, Values(0.95, 90.0, 250.0)),
+        Effect("lr_policy", "fixed", 3, values_of(0.84, 40.0, 250.0)),
+        Effect("lr_policy", "one_cycle", 1, values_of(0.90, 10.0, 100.0)),
+        Effect("decoder", "full", 3, values_of(0.84, 20.0, 200.0)),
+        Effect("decoder", "reduced", 1, values_of(0.95, 90.0, 250.0)),
     )
 
 

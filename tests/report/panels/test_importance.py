@@ -15,7 +15,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
 from fastrcaps_search.analysis.distributions import distributions
 from fastrcaps_search.report.panels.importance import FEWEST_TRIALS, importance
-from fastrcaps_search.store.records import Values
+from tests.triples import values_of
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.records import StudyRecord
@@ -165,7 +165,7 @@ def test_nothing_varied_says_nothing(records: Records) -> None:
 
 
 def test_ties_in_everything_add_up_to_one_or_none(records: Records) -> None:
-    trials = [replace(trial, values=Values(0.9, 5.0, 7.0)) for trial in records.trials()]
+    trials = [replace(trial, values=values_of(0.9, 5.0, 7.0)) for trial in records.trials()]
     found = importance(records.study(), trials)
     assert found is not None
     for shares in found.shares.values():

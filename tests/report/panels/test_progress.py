@@ -16,12 +16,13 @@ from fastrcaps_search.report.panels import progress as panel
 from fastrcaps_search.report.panels.progress import Progress
 from fastrcaps_search.store.records import StudyRecord, Values
 from tests.report.views import FAILURE, view_of, with_repeat, with_runs
+from tests.triples import box_of, values_of
 
 if TYPE_CHECKING:
     from fastrcaps_search.store.trials import TrialRecord
     from tests.report.conftest import Records
 
-BOX = Box(accuracy=(0.0, 1.0), training_seconds=(20.0, 5.0), parameters=(200.0, 100.0))
+BOX = box_of(accuracy=(0.0, 1.0), training_seconds=(20.0, 5.0), parameters=(200.0, 100.0))
 
 
 def progress(study: StudyRecord, trials: Sequence[TrialRecord]) -> Progress | None:
@@ -95,7 +96,11 @@ def share_of_cells(trials: Sequence[TrialRecord], box: Box) -> float:
     rows = costs([trial.values for trial in trials if trial.values is not None])
     best, worst = costs(
         [
-            Values(box.accuracy[place], box.training_seconds[place], box.parameters[place])
+            values_of(
+                box.edges["accuracy"][place],
+                box.edges["training_seconds"][place],
+                box.edges["parameters"][place],
+            )
             for place in (1, 0)
         ]
     )

@@ -15,7 +15,7 @@ from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.loader import load_network
-from fastrcaps_search.export.onnx_model import onnx_bytes
+from fastrcaps_search.export.writer import onnx_bytes, require_onnx
 
 needs_onnx = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
@@ -68,6 +68,5 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    network = build_network("lenet5", decoder=None, weight_sharing=None)
     with pytest.raises(UsageError, match=rf"package .*{missing}.*fastrcaps-search\[onnx\]"):
-        onnx_bytes(network)
+        require_onnx()
