@@ -10,7 +10,7 @@ from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.stage import stage
+from fastrcaps_search.training.splits import stage
 
 study = load_study(sys.argv[1] if len(sys.argv) > 1 else "mnist-mini")
 assignment = next(study.assignments())  # the first configuration of the space or of the list

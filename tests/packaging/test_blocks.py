@@ -231,7 +231,7 @@ def test_the_values_that_are_said_to_be_left_out_are_the_defaults() -> None:
     shown = next(tomllib.loads(b.text) for b in BLOCKS if "with-defaults" in b.text)
     defaults = StudyDefinition(name="with-defaults", space=load_study("mnist").space).to_dict()
     assert {shown.pop("train_images"), shown.pop("min_accuracy")} == {4000, 0.97}
-    assert len(shown) == 11
+    assert len(shown) == 13
     assert shown == {key: defaults[key] for key in shown}
 
 
