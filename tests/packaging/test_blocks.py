@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 
 NOT_RUN = {
-    "tests/quickstart": "the two set-up commands: `.ci/run` runs the second one, and with it this",
+    "tests/quickstart": "the two set-up commands; `.ci/run` runs the second one",
     "python3 -m venv .venv": "what tests/quickstart does, line by line; compared with it below",
     "python examples/train_one.py mnist-mini": "run below, on a study that takes no time",
     "pip install .": "asks the package index; tests/packaging/test_install.py installs the wheel",
@@ -43,7 +43,7 @@ data_set = "mnist-mini"
 epochs = 2
 boundaries = [1]
 batch_size = 8
-train_images = 400
+train_images = 250
 [space]
 lr_policy = ["fixed", "exponential_decay", "one_cycle", "warm_restarts"]
 batch_policy = ["constant"]
