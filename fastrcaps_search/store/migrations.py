@@ -8,9 +8,10 @@ from sqlalchemy import Connection, func, select
 from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.store.schema import metadata, versions
 
-VERSION = 7
+VERSION = 8
 """Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
-others, and up to version 6 trials were claimed, not runs."""
+others, up to version 6 trials were claimed, not runs, and definitions up to version 7 had a key
+for early stopping."""
 CREATING = 0x66617374  # "fast"
 """Number of the server's lock for those who make the tables."""
 
@@ -20,7 +21,7 @@ def create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         # An SQLite file is locked already, by the transaction.
         connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
-    # Here a first migration would bring tables of version 7 up to date.
+    # Here a first migration would bring tables of version 8 up to date.
     if _version(connection) is None:
         metadata.create_all(connection)
         connection.execute(versions.insert().values(version=VERSION))

@@ -90,7 +90,6 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                     st.integers(1, 10_000), min_size=1, max_size=3, unique=True
                 ).map(sorted),
                 "precision": st.just("fp32"),
-                "early_stopping": st.just("off"),
                 "train_images": st.integers(100, 4000),
                 "shifts": st.booleans(),
                 "lr_max": st.floats(1e-3, 1.0),

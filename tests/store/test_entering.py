@@ -93,7 +93,7 @@ class TestEntering:
             enter_study(location, definition, seed=None, budget=4)
         assert path.read_bytes() == before
 
-    @pytest.mark.parametrize("version", [6, 8])
+    @pytest.mark.parametrize("version", [6, 9])
     def test_tables_of_another_version_are_refused_and_left_alone(
         self,
         version: int,
@@ -111,7 +111,7 @@ class TestEntering:
             with pytest.raises(StoreError) as refused:
                 attempt()
             assert str(refused.value) == (
-                f"{location.shown} must have tables of version 7, which alone this release reads, "
+                f"{location.shown} must have tables of version 8, which alone this release reads, "
                 f"got version {version}; start a new database with --storage"
             )
         assert sql("select version from fastrcaps_schema") == [(version,)]

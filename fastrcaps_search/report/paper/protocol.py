@@ -9,7 +9,6 @@ from typing import Any
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST
 from fastrcaps_search.definition.choices import (
     Decoder,
-    EarlyStopping,
     EvaluateOn,
 )
 from fastrcaps_search.definition.parameters import RECONSTRUCTION_WEIGHT, TrialParameters
@@ -82,7 +81,6 @@ def follows_paper(definition: StudyDefinition) -> bool:
         and PAPER_EPOCHS in definition.offered_epochs
         and definition.split_size == TRAIN_IMAGES
         and definition.shifts
-        and definition.early_stopping is EarlyStopping.OFF
     )
 
 
