@@ -53,8 +53,8 @@ def status(arguments: argparse.Namespace) -> int:
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
-        f"({summary.complete} complete{infeasible}, {summary.stopped} stopped early, "
-        f"{summary.failed} failed), {summary.running} running"
+        f"({summary.complete} complete{infeasible}, {summary.failed} failed), "
+        f"{summary.running} running"
     )
     if summary.hypervolume is not None and summary.box is not None:
         box = summary.box
@@ -154,7 +154,6 @@ def _status_json(
         "study": study.name,
         "budget": summary.budget,
         "complete": summary.complete,
-        "stopped": summary.stopped,
         "failed": summary.failed,
         "running": summary.running,
         "workers": [

@@ -51,7 +51,6 @@ def _progress(summary: StudySummary) -> str:
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     counts = {
         f"complete{infeasible}": summary.complete,
-        "stopped early": summary.stopped,
         "failed": summary.failed,
         "running": summary.running,
     }

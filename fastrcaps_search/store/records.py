@@ -33,7 +33,6 @@ class TrialState(StrEnum):
 
     RUNNING = "running"
     COMPLETE = "complete"
-    STOPPED = "stopped"
     FAILED = "failed"
 
 

@@ -59,7 +59,7 @@ def test_a_trial_that_guesses_is_said_to_and_never_chosen(call: Cli, trials: Cli
     assert json.loads(chosen.stdout)["trial"] == 1
     status = call("status", "--study", "tiny")
     assert status.stdout.startswith(
-        "tiny: 5/5 trials done (4 complete, 1 of them infeasible, 0 stopped early, 1 failed)"
+        "tiny: 5/5 trials done (4 complete, 1 of them infeasible, 1 failed)"
     )
     assert json.loads(call("status", "--study", "tiny", "--json").stdout)["infeasible"] == 1
 

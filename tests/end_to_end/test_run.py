@@ -91,7 +91,7 @@ def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
     assert all(0 <= row["test_accuracy"] <= 1 for row in front)
     assert all("test_accuracy" not in row for row in trials if row not in front)
     assert list(status) == [
-        *("study", "budget", "complete", "stopped", "failed", "running"),
+        *("study", "budget", "complete", "failed", "running"),
         *("workers", "hypervolume", "eta_seconds", "hypervolume_box"),
         *("infeasible", "runs_on_front", "repeats_left", "disk_bytes"),
     ]
