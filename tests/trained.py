@@ -15,7 +15,8 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location, locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.networks import unwanted
 from fastrcaps_search.search import files
+from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 

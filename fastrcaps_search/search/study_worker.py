@@ -28,8 +28,8 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Failure, Purpose, RunKey
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.holders import Claim
 
 LOG = logging.getLogger("fastrcaps_search.trial")
 

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, select
 from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
-from fastrcaps_search.store import migrations, schema
-from fastrcaps_search.store.clock import now
+from fastrcaps_search.store import schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.reading import read_study
@@ -53,8 +52,8 @@ def enter_study(
     asked = {"budget": budget, "repeats": repeats}
 
     def enter(connection: Connection) -> StudyRecord:
-        migrations.create(connection)
-        migrations.check(connection, shown=location.shown)
+        schema.create(connection)
+        schema.check(connection, shown=location.shown)
         _insert(connection, definition, seed=seed, **asked)
         stored = _stored(connection, definition.name, location)
         changed = difference(stored, definition, seed=seed)
@@ -110,7 +109,7 @@ def _insert(
 ) -> None:
     """Store the study unless there is one of that name."""
     values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
-    schema.insert_unless_there(connection, schema.studies, {**values, "created_at": now()})
+    schema.insert_unless_there(connection, schema.studies, {**values, "created_at": schema.now()})
 
 
 def _defined(definition: StudyDefinition) -> dict[str, str]:

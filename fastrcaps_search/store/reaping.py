@@ -1,4 +1,4 @@
-"""Taking runs from workers that are lost."""
+"""What is taken from others: runs of lost workers, networks that nobody wants any more."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Connection, select
 
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.failing import give_up_siblings, lock_trial
+from fastrcaps_search.store.ending import give_up_siblings, lock_trial
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.records import Failure, RunKey, StudyRecord
 from fastrcaps_search.store.schema import failure_columns, run_row
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
 
 MOST_DEATHS = 10
 """Workers in a row that may die in one epoch of a run before it counts as its own fault."""
@@ -39,7 +39,7 @@ def reap(store: Store, study_id: int, leases: Sequence[LeaseRecord], *, planned:
         for lease, dead in found:
             as_read = _as_read(study_id, lease)
             if not dead and not lease.is_lost:
-                connection.execute(table.update().where(as_read).values(suspected_at=now()))
+                connection.execute(table.update().where(as_read).values(suspected_at=schema.now()))
                 continue
             lock_trial(connection, study_id, lease.number)
             gone = connection.execute(table.delete().where(as_read))
@@ -84,7 +84,26 @@ def _note_death(
         "",
     )
     # The next token, in case that one of them is not dead after all.
-    ended = table.update().where(row).values(token=table.c.token + 1, finished_at=now())
+    ended = table.update().where(row).values(token=table.c.token + 1, finished_at=schema.now())
     connection.execute(ended.values(**failure_columns(failure)))
     if lease.run < planned:
         give_up_siblings(connection, study_id, lease.key)
+
+
+def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:
+    """Mark the networks of a trial as removed; whether they are.
+
+    Not where one of its runs has been claimed since it was read.
+    """
+    table = schema.runs
+
+    def mark(connection: Connection) -> bool:
+        for run in trial.runs:
+            row = run_row(table, study.study_id, RunKey(trial.number, run.run))
+            as_read = table.update().where(row, table.c.token == run.token)
+            if connection.execute(as_read.values(removed=1)).rowcount != 1:
+                connection.rollback()
+                return False
+        return True
+
+    return store.write(mark)

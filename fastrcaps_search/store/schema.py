@@ -1,10 +1,11 @@
-"""Our tables, which stand beside Optuna's own in one database."""
+"""Our tables, which stand beside Optuna's own in one database: made, checked, and their clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import sqlalchemy
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -17,11 +18,24 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
+    select,
 )
 from sqlalchemy import UniqueConstraint as Unique
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
+from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.store.records import Failure, RunKey
+
+VERSION = 8
+"""Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
+others, up to version 6 trials were claimed, not runs, and definitions up to version 7 had a key
+for early stopping."""
+CREATING = 0x66617374  # "fast"
+"""Number of the server's lock for those who make the tables."""
 
 metadata = MetaData()
 
@@ -215,3 +229,60 @@ def failure_columns(failure: Failure) -> dict[str, str]:
         name: text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
         for name, text in texts.items()
     }
+
+
+class now(FunctionElement[float]):  # noqa: N801  # an SQL function
+    """Seconds since 1970 when the statement runs, by the clock that all workers share."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _sqlite(element: now, compiler: SQLCompiler, **_: Any) -> str:  # noqa: ANN401
+    # Julian days of milliseconds; 2440587.5 is the beginning of 1970.
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _postgresql(element: now, compiler: SQLCompiler, **_: Any) -> str:  # noqa: ANN401
+    # Not now(), which stands still within a transaction that may have waited for a lock.
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+def create(connection: Connection) -> None:
+    """Create the tables unless there are some."""
+    if connection.dialect.name == "postgresql":
+        # An SQLite file is locked already, by the transaction.
+        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+    # Here a first migration would bring older tables up to date.
+    if _version(connection) is None:
+        metadata.create_all(connection)
+        connection.execute(versions.insert().values(version=VERSION))
+
+
+def _version(connection: Connection) -> int | None:
+    """Version of the tables; ``None`` where there are none, or were not all made."""
+    if not sqlalchemy.inspect(connection).has_table(versions.name):
+        return None
+    found: int | None = connection.scalar(select(versions.c.version))
+    return found
+
+
+def check(connection: Connection, *, shown: str) -> None:
+    """Make sure that the tables are there, and of this version.
+
+    Raises:
+        StoreError: It has no tables of ours, or tables of another version.
+    """
+    found = _version(connection)
+    if found is None:
+        raise WrongStoreError(
+            f"{shown} must hold studies of fastrcaps-search, got a database without its "
+            "tables; name another with --storage"
+        )
+    if found != VERSION:
+        raise StoreError(
+            f"{shown} must have tables of version {VERSION}, which alone this release reads, "
+            f"got version {found}; start a new database with --storage"
+        )

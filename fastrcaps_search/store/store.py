@@ -12,7 +12,7 @@ from fastrcaps_search.errors import (
     ReadOnlyStoreError,
     StudyNotFoundError,
 )
-from fastrcaps_search.store import migrations, schema
+from fastrcaps_search.store import schema
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
@@ -85,7 +85,7 @@ class Store:
     def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
         store = cls(location, engine, patience=patience)
         try:
-            store._read_once(partial(migrations.check, shown=location.shown))
+            store._read_once(partial(schema.check, shown=location.shown))
         except BaseException:
             engine.dispose()
             raise

@@ -12,7 +12,8 @@ from fastrcaps_search.errors import FastrcapsError, LeaseLostError, UsageError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store

@@ -28,7 +28,7 @@ from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.view import StoredStudy, report_view
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.store.box import study_box
+from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState, Values

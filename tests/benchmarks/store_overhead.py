@@ -29,7 +29,8 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.records import Purpose, StudyRecord

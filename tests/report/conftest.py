@@ -19,7 +19,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.box import study_box
+from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,

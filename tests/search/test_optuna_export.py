@@ -13,7 +13,7 @@ from optuna.study import StudyDirection
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.store.export_lease import ExportLease
+from fastrcaps_search.store.claiming import ExportLease
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord, Values
 from fastrcaps_search.store.store import Store
@@ -28,7 +28,7 @@ BEGIN = """
 import sys
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.store.export_lease import ExportLease
+from fastrcaps_search.store.claiming import ExportLease
 from fastrcaps_search.store.place import locate
 from fastrcaps_search.store.store import Store
 

@@ -12,7 +12,6 @@ from sqlalchemy import select
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import ClaimRecord
 from fastrcaps_search.store.host import ProcessIdentity
@@ -20,6 +19,7 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import EpochRecord, Purpose, StudyRecord, TrialState
+from fastrcaps_search.store.schema import now
 from fastrcaps_search.store.store import Store
 from tests.store.test_lost_answers import lose_answer
 from tests.store.workers import (

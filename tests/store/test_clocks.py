@@ -203,6 +203,26 @@ class TestConnections:
         finally:
             engine.dispose()
 
+    def test_nothing_is_left_in_a_session_that_a_pooler_may_give_to_others(
+        self, location: Location, store: Store
+    ) -> None:
+        reading = reading_engine(location)
+        try:
+            for engine in (store.engine, reading):
+                with engine.connect() as connection:
+                    connection.exec_driver_sql("SELECT 1")
+                    connection.commit()
+                    driver = connection.connection.dbapi_connection
+                    assert driver is not None
+                    driver.autocommit = True
+                    names = ("lock_timeout", "default_transaction_read_only")
+                    found = [driver.execute(f"SHOW {name}").fetchone()[0] for name in names]
+                    prepared = driver.execute("SELECT count(*) FROM pg_prepared_statements")
+                    assert (found, prepared.fetchone()[0]) == (["7s", "off"], 0)
+                    driver.autocommit = False
+        finally:
+            reading.dispose()
+
     def test_the_times_of_a_trial_are_those_of_the_server(
         self, store: Store, study: StudyRecord, make_queue: QueueMaker
     ) -> None:

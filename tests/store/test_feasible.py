@@ -23,6 +23,7 @@ from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import (
     Purpose,
     RunKey,
@@ -31,7 +32,6 @@ from fastrcaps_search.store.records import (
     StudyRecord,
     Values,
 )
-from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord, infeasible_reason

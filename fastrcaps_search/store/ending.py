@@ -1,4 +1,4 @@
-"""The box of a study's hypervolume: stored with its first complete trial, and never changed."""
+"""What follows for a trial when one of its runs ends: runs given up with it, the study's box."""
 
 from __future__ import annotations
 
@@ -12,7 +12,30 @@ from sqlalchemy import Connection, func, select
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.box import Box
-from fastrcaps_search.store.schema import runs, studies
+from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey
+from fastrcaps_search.store.schema import failure_columns, leases, now, runs, studies, trials
+
+
+def lock_trial(connection: Connection, study_id: int, number: int) -> None:
+    """Keep others from failing a trial, or beginning a run of it, until the transaction ends."""
+    own = (trials.c.study_id == study_id) & (trials.c.number == number)
+    connection.execute(select(trials.c.number).where(own).with_for_update())
+
+
+def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:
+    """End the other runs of a trial that has failed by ``key``; their workers lose them."""
+    beside = (runs.c.study_id == study_id) & (runs.c.number == key.number)
+    beside &= (runs.c.run != key.run) & runs.c.finished_at.is_(None)
+    failure = Failure(GIVEN_UP, f"given up, as run {key.run} failed", "", "")
+    connection.execute(
+        runs.update()
+        .where(beside)
+        .values(token=runs.c.token + 1, finished_at=now(), **failure_columns(failure))
+    )
+    own = (leases.c.study_id == study_id) & (leases.c.number == key.number)
+    connection.execute(
+        leases.delete().where(own, leases.c.run != key.run, leases.c.purpose == Purpose.TRAIN)
+    )
 
 
 def study_box(definition: StudyDefinition, *, epoch_seconds: float) -> Box:
