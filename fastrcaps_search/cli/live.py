@@ -128,9 +128,10 @@ class _Lines:
 
     def _worker(self, view: WorkerView) -> str:
         run = "" if view.run is None else f" run {view.run}"
-        if view.doing != "trains":
+        doing = "waits for the database" if view.store_is_out else view.doing
+        if doing != "trains":
             trial = "" if view.trial is None else f" trial {view.trial}{run}"
-            return f"{view.name}  {view.doing}{trial}"
+            return f"{view.name}  {doing}{trial}"
         speed = view.images_per_second
         return (
             f"{view.name}  trial {view.trial}{run}  {view.policy}  "

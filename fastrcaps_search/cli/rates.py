@@ -11,8 +11,8 @@ from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.rates import write_rates
+from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.search.options import asked_study
-from fastrcaps_search.search.torch_environment import torch_environment
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
 from fastrcaps_search.training.resources import cores
 

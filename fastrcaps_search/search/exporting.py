@@ -15,8 +15,8 @@ from fastrcaps_search.export.writer import Weights, require_free, write_network
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
-from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord, TrialState
+from fastrcaps_search.search.checkpoints import best_weights
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -139,15 +139,8 @@ def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number:
 
 
 def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecord) -> Weights:
-    folder = run_checkpoints(
-        store.location,
-        study,
-        RunKey(trial.number, run.run),
-        configuration_key=trial.configuration_key,
-        known=tokens_by_epoch(trial, run=run.run),
-    )
     try:
-        return folder.weights(run.best_epoch or 0)
+        return best_weights(store.location, study, trial, run)
     except CheckpointError as error:
         raise CheckpointError(
             f"the weights of trial {trial.number}, run {run.run} must be here, but {error}; they "

@@ -20,8 +20,8 @@ from typing import TextIO
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
-from fastrcaps_search.search.launch.launcher import WorkerSpec, own_spec
-from fastrcaps_search.search.trial_log import LOG
+from fastrcaps_search.search.files import LOG
+from fastrcaps_search.search.launch import WorkerSpec, own_spec
 from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.store import Store

@@ -30,7 +30,7 @@ from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import study_worker, worker
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.search.launch.launcher import WorkerSpec, worker_command
+from fastrcaps_search.search.launch import WorkerSpec, worker_command
 from fastrcaps_search.store import reaping
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, locate

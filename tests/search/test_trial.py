@@ -17,9 +17,8 @@ from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.search.runs import Workplace, train_run
+from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease

@@ -122,7 +122,8 @@ class TestClaiming:
         queue = make_queue()
         for _ in range(12):
             fail(store, claimed(queue))
-        assert queue.claim_next() is queue.peek() is Idle.EXHAUSTED
+        assert queue.claim_next() is Idle.DONE
+        assert queue.is_over()
 
     def test_a_space_without_more_to_offer_leaves_the_front_to_repeat_and_to_test(
         self,
@@ -150,7 +151,7 @@ class TestClaiming:
             lease = RunLease(store, test)
             lease.store_test_accuracy(0.5)
             lease.hand_back()
-        assert queue.claim_next() is Idle.EXHAUSTED
+        assert queue.claim_next() is Idle.DONE
 
     def test_what_is_proposed_goes_by_estimates_however_often_was_asked_before(
         self, location: Location, definition: StudyDefinition, store: Store, study: StudyRecord
@@ -172,6 +173,6 @@ class TestClaiming:
         for number in range(6):
             complete(store, claimed(queue), Values(0.61 + number / 20, 1.1 + number, 10))
         enter_study(location, definition, seed=None, budget=7)
-        assert queue.peek() is None
+        assert not queue.is_over()
         assert claimed(queue).key == RunKey(6, 0)
         assert seen[-1] == [True] * 6

@@ -117,7 +117,7 @@ class TestAtOnce:
         rest = [claimed(queue).key for _ in range(PLANNED)]
         assert rest == [RunKey(1, run) for run in range(PLANNED)]
         assert queue.claim_next() is Idle.WAIT
-        assert queue.peek() is None
+        assert not queue.is_over()
 
     def test_a_run_that_was_left_comes_before_runs_of_the_next_trial(
         self, leases: list[RunLease], begin: Callable[[int], RunLease]

@@ -92,7 +92,7 @@ class TestTurns:
         keys = [claimed(queue).key for queue in queues[:6]]
         assert keys == [RunKey(number, run) for run in (1, 2) for number in (1, 2, 3)]
         assert queues[6].claim_next() is Idle.WAIT
-        assert queues[6].peek() is None
+        assert not queues[6].is_over()
 
     def test_new_trials_come_before_repeats_and_the_plan_only_grows(
         self, plan: Plan, queue: TrialQueue, location: Location, definition: StudyDefinition
