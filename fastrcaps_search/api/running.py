@@ -11,7 +11,7 @@ from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
-from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
+from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
@@ -81,12 +81,11 @@ def run_study(
 
 
 class _Warns(RunObserver):
-    """Says nothing but what a caller should know before workers start."""
+    """Says nothing but what a caller should know."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        if plan.warning:
-            # At the line that calls run_study.
-            warnings.warn(plan.warning, stacklevel=4)
+    def warned(self, warning: str) -> None:
+        # At the line that calls run_study.
+        warnings.warn(warning, stacklevel=4)
 
 
 def find_rates(

@@ -129,11 +129,12 @@ class _Printed(RunObserver):
         work = outcome.work
         print(f"{outcome.study.name}: {work.finished}/{work.target} done, nothing to train")
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        if plan.warning:
-            print(f"warning: {plan.warning}", file=sys.stderr, flush=True)
+    def warned(self, warning: str) -> None:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
         if not self._arguments.quiet:
-            print(orchestrator.plan_line(plan), flush=True)
+            print(orchestrator.plan_line(plan, outcome), flush=True)
 
     @contextmanager
     def training(self, orchestrator: Orchestrator, plan: WorkerPlan) -> Iterator[Observer]:

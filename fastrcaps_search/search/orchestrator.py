@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
@@ -13,6 +13,7 @@ from fastrcaps_search.errors import (
     FastrcapsError,
     InterruptedRunError,
     RunError,
+    StoreError,
     StoreUnavailableError,
 )
 from fastrcaps_search.search import estimate, files
@@ -68,8 +69,11 @@ class RunObserver:
     def nothing_left(self, outcome: RunOutcome) -> None:
         """The study is done."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        """The workers have been chosen, and will be started."""
+    def warned(self, warning: str) -> None:
+        """What somebody should know, though the run goes on."""
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
+        """The workers have been chosen, and will be started; how the study stood before."""
 
     def training(
         self, orchestrator: Orchestrator, plan: WorkerPlan
@@ -171,12 +175,14 @@ class Orchestrator:
         """
         # What the last workers of the study could not tell, killed in that moment.
         self.tell_optuna()
-        outcome = self.outcome()
-        if outcome.work.is_done:
-            observer.nothing_left(outcome)
-            return outcome
-        plan = self.plan(observer)
-        observer.planned(self, plan)
+        before = self.outcome()
+        if before.work.is_done:
+            observer.nothing_left(before)
+            return before
+        plan = self.plan(observer, before)
+        if plan.warning:
+            observer.warned(plan.warning)
+        observer.planned(self, plan, before)
         if self.stop.is_set():
             raise InterruptedRunError("interrupted before anything was trained")
         try:
@@ -187,10 +193,19 @@ class Orchestrator:
             with suppress(FastrcapsError):
                 self.tell_optuna(patiently=False)
             raise
-        self.tell_optuna()
-        return self.outcome()
+        try:
+            self.tell_optuna()
+        except (StoreError, DiskError) as error:
+            observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
+        after = self.outcome()
+        is_continuous = configuration_count(self.study.definition) is None
+        if is_continuous and after.study.budget == before.study.budget and not after.work.runs:
+            # The workers have ended as a continuous space had no more to offer.
+            work = remaining_work(after.study, after.trials, possible=len(after.trials))
+            return replace(after, work=work)
+        return after
 
-    def plan(self, observer: RunObserver) -> WorkerPlan:
+    def plan(self, observer: RunObserver, outcome: RunOutcome) -> WorkerPlan:
         """Look at the machine and choose the workers, or take those of the study's last runs.
 
         Raises:
@@ -213,12 +228,11 @@ class Orchestrator:
                 self._store, self.study, chosen, device_name=machine.device_name, cores=here
             )
             reason = why if stored == chosen else reason
-        left = self.outcome().work.at_once
+        left = outcome.work.at_once
         return plan_workers(options, machine, stored, cores=here, left=left, reason=reason)
 
-    def plan_line(self, plan: WorkerPlan) -> str:
+    def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
         """What will be done, on what, and about how long it will take."""
-        outcome = self.outcome()
         work, definition = outcome.work, self.study.definition
         left = work.target - work.finished
         trials = self._store.trials(self.study, epochs=True)

@@ -107,7 +107,7 @@ class TestNewTrials:
         attempts: list[Callable[[], object]] = [
             lambda: begin(0),
             queue.claim_next,
-            queue.peek,
+            queue.is_over,
         ]
         for attempt in attempts:
             with pytest.raises(StudyMismatchError, match="was defined anew before its first"):
