@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
@@ -15,7 +14,7 @@ from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
-from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 if TYPE_CHECKING:
@@ -167,10 +166,7 @@ def export_network(
     criteria = None
     if (*bounds, prefer) != (None,) * 4:
         criteria = Criteria(*bounds, Preference.read("accuracy" if prefer is None else prefer))
-    store = Store.reading(chosen_location(storage, None if files is None else str(files)))
-    try:
-        chosen, folder = store.study(stored_name(study)), Path(out)
-        export_trial(store, chosen, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
-        return folder
-    finally:
-        store.close()
+    location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
+    with opened_study(location, study) as (store, record):
+        export_trial(store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
+    return folder

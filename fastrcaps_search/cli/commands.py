@@ -112,14 +112,14 @@ COMMANDS = (
         "Pick the trial of the front that fits the given bounds and preference.",
         "select --study mnist-mini --min-accuracy 90% --prefer time",
         flags.select,
-        "select",
+        "show",
     ),
     Command(
         "compare",
         "Say how two trials differ on the same images, and how sure that is.",
         "compare 3 7 --study mnist-mini",
         flags.compare,
-        "compare",
+        "show",
     ),
     Command(
         "export",
@@ -154,7 +154,7 @@ COMMANDS = (
         "List the shipped studies, or check a study file and show it in full.",
         "studies mnist-mini",
         flags.studies,
-        "studies",
+        "doctor",
     ),
     Command(
         "doctor",

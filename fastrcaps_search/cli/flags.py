@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fastrcaps_search.cli import texts, work_flags
-from fastrcaps_search.cli.criteria_flags import criteria, whole
+from fastrcaps_search.cli import shared_flags, texts
+from fastrcaps_search.cli.shared_flags import criteria
+from fastrcaps_search.cli.texts import whole
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
@@ -122,8 +123,8 @@ def _work(parser: argparse.ArgumentParser) -> None:
         "folder of checkpoints and logs, to be shared by all machines that are to go on from "
         "each other's checkpoints",
     )
-    work_flags.workers(parser)
-    work_flags.patience(parser)
+    shared_flags.workers(parser)
+    shared_flags.patience(parser)
 
 
 def rates(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
-from fastrcaps_search.cli.report import page_path, read_study
+from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, RunError
 from fastrcaps_search.report.write import write_report

@@ -1,4 +1,4 @@
-"""The texts that flags accept. Nothing heavy is imported here."""
+"""The texts that flags accept, and how they are read. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from fastrcaps_search.cli.criteria_flags import whole
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.front.criteria import BOUNDS, Bound, Criteria, Preference
 from fastrcaps_search.report.formats import Format
 
 Item = TypeVar("Item")
@@ -16,6 +17,21 @@ MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
 PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Parser of whole numbers of a range."""
+
+    def parse(text: str) -> int:
+        # Longer texts cannot be in range, and Python refuses to read the longest.
+        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
+            )
+        return value
+
+    return parse
 
 
 def seconds(low: float, high: float) -> Callable[[str], float]:
@@ -65,3 +81,30 @@ def formats(text: str) -> tuple[Format, ...]:
             f"must be one or more of {', '.join(Format)}, with commas, got {text[:60]!r}"
         )
     return tuple(Format(word) for word in dict.fromkeys(given))
+
+
+def bound_of(bound: Bound) -> Callable[[str], float]:
+    """Parser of a bound."""
+
+    def parse(text: str) -> float:
+        value = bound.read(text)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"must be {bound.typed}, got {text[:30]!r}")
+        return value
+
+    return parse
+
+
+def preference(text: str) -> Preference:
+    """What is wanted most."""
+    try:
+        return Preference.read(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("prefer ")) from None
+
+
+def given_criteria(arguments: argparse.Namespace) -> Criteria | None:
+    """The criteria that the flags stand for; ``None`` where none of them was given."""
+    names = (*(bound.name for bound in BOUNDS), "prefer")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return Criteria(**given) if given else None

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -130,15 +130,10 @@ def known_device(device: str, base: Mapping[str, str]) -> str:
 
 def worker_command(spec: WorkerSpec) -> list[str]:
     """Command line of a worker; it stops when its standard input is closed."""
-    told = {
-        "study": spec.study,
-        "name": spec.name,
-        "device": known_device(spec.device, os.environ),
-        "threads": spec.threads,
-        "log": str(spec.log),
-        "lease_seconds": spec.lease_seconds,
-        "store_patience": spec.store_patience,
-    }
+    device = known_device(spec.device, os.environ)
+    told = {**asdict(spec), "device": device, "log": str(spec.log)}
+    # These two are in the environment.
+    del told["location"], told["data_folder"]
     # -P: the working directory is the user's and must not shadow modules.
     module = "fastrcaps_search.search.worker"
     return [sys.executable, "-P", "-m", module, json.dumps(told)]

@@ -122,15 +122,10 @@ def candidates(cores: int, *, most: int) -> list[WorkerLayout]:
         cores: Cores to divide.
         most: Workers that can have something to do.
     """
+    top = min(cores, most, MOST_CPU_WORKERS)
     # Of layouts with as many threads each, only the one with the most workers.
-    by_threads = {
-        cores // workers: WorkerLayout(workers, cores // workers)
-        for workers in range(1, min(cores, most, MOST_CPU_WORKERS) + 1)
-    }
-    found = sorted(by_threads.values())
-    # Of those between, the one that leaves the fewest cores idle.
-    between = sorted(found[1:-1], key=lambda one: (one.workers * one.threads, one.workers))
-    return sorted({found[0], *between[-1:], found[-1]})
+    by_threads = {cores // each: each for each in sorted({1, min(2, top), top})}
+    return [WorkerLayout(workers, threads) for threads, workers in by_threads.items()]
 
 
 def choose_layout(

@@ -149,12 +149,9 @@ def _stored(location: Location, name: str) -> StudyRecord | None:
     if path is not None and not path.is_file():
         return None
     try:
-        store = Store.reading(location)
+        with Store.reading(location) as store:
+            return store.find_study(name)
     except WrongStoreError:
         if path is not None:
             raise
         return None
-    try:
-        return store.find_study(name)
-    finally:
-        store.close()

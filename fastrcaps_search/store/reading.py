@@ -120,7 +120,7 @@ def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     table = schema.claims
     query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
-    return [ClaimRecord(*row) for row in rows]
+    return [ClaimRecord(**row._mapping) for row in rows]
 
 
 def read_trials(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
-from fastrcaps_search.errors import (
-    ReadOnlyStoreError,
-    StudyNotFoundError,
-)
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.errors import ReadOnlyStoreError, StudyNotFoundError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
@@ -32,7 +31,7 @@ from fastrcaps_search.store.trials import TrialRecord
 Result = TypeVar("Result")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """One database with our tables.
 
     Args:
@@ -94,6 +93,9 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work in one transaction; again while the database is out, within the patience.
@@ -204,3 +206,16 @@ class Store:
         )
         rows = self.read(lambda connection: connection.execute(query).all())
         return {(row.number, row.run): row.hits for row in rows}
+
+
+@contextmanager
+def opened_study(
+    location: Location, study: str, *, writing: bool = False
+) -> Iterator[tuple[Store, StudyRecord]]:
+    """A database, and the study there that a name or the path of a study file stands for.
+
+    Raises:
+        StoreError: The database cannot be used, or holds no such study.
+    """
+    with Store.writing(location) if writing else Store.reading(location) as store:
+        yield store, store.study(stored_name(study))

@@ -182,7 +182,16 @@ def lease(number: int, *, host: str = "desk") -> LeaseRecord:
 
 
 def claim(number: int, token: int, worker: str, at: float, *, host: str = "desk") -> ClaimRecord:
-    return ClaimRecord(number, 0, token, "train", worker, host, "cpu", at)
+    return ClaimRecord(
+        number=number,
+        run=0,
+        token=token,
+        purpose="train",
+        worker=worker,
+        host=host,
+        device="cpu",
+        claimed_at=at,
+    )
 
 
 @dataclass

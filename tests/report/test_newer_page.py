@@ -133,7 +133,7 @@ def test_watch_ends_with_ctrl_c(store_study: Callable[..., None], tmp_path: Path
 def keeping_current(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The process that ``run`` starts beside its workers."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fastrcaps_search.cli.current", "tiny"],
+        [sys.executable, "-P", "-m", "fastrcaps_search.cli.report", "tiny"],
         cwd=folder,
         stdin=subprocess.PIPE,
         env={**os.environ, "FASTRCAPS_STORAGE": str(folder / "fastrcaps.db")},

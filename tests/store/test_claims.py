@@ -78,7 +78,16 @@ class TestClaims:
         (claim,) = store.claims(study)
         (lease,) = store.leases(study)
         host = ProcessIdentity.current().host
-        assert claim == ClaimRecord(0, 0, 1, "train", "w0", host, "cuda:1", claim.claimed_at)
+        assert claim == ClaimRecord(
+            number=0,
+            run=0,
+            token=1,
+            purpose="train",
+            worker="w0",
+            host=host,
+            device="cuda:1",
+            claimed_at=claim.claimed_at,
+        )
         assert before <= lease.claimed_at <= claim.claimed_at <= after
         assert host.startswith(f"{claim.host_name}/")
 

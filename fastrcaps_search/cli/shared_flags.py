@@ -1,17 +1,25 @@
-"""The flags of everything that trains: devices, workers, and what is borne."""
+"""The flags that several commands share: what trains, what is borne, which trial is wanted."""
 
 from __future__ import annotations
 
 import argparse
 
 from fastrcaps_search.cli import texts
-from fastrcaps_search.cli.criteria_flags import whole
+from fastrcaps_search.cli.texts import whole
+from fastrcaps_search.front.criteria import BOUNDS, PREFERENCES
 from fastrcaps_search.store.place import (
     LEASE_LIMITS,
     LEASE_SECONDS,
     PATIENCE_LIMITS,
     PATIENCE_SECONDS,
 )
+
+HELP = {
+    "min_accuracy": ("A", "least accuracy: a fraction as in 0.985, or a percentage as in 98.5%%"),
+    "max_seconds": ("T", "most training seconds"),
+    "max_parameters": ("P", "most learned parameters"),
+}
+"""What stands for each bound, and what it is."""
 
 
 def workers(parser: argparse.ArgumentParser) -> None:
@@ -68,4 +76,21 @@ def patience(parser: argparse.ArgumentParser) -> None:
         default=3,
         help="trials that fail in a row before the workers stop, those that diverge not counted "
         "(default: 3)",
+    )
+
+
+def criteria(parser: argparse.ArgumentParser) -> None:
+    """Flags of the bounds and of the preference."""
+    for bound in BOUNDS:
+        metavar, words = HELP[bound.name]
+        parser.add_argument(
+            f"--{bound.flag}", metavar=metavar, type=texts.bound_of(bound), help=words
+        )
+    parser.add_argument(
+        "--prefer",
+        metavar="X",
+        type=texts.preference,
+        help=f"{PREFERENCES}: of the trials that fit, the one of highest accuracy (the default), "
+        "fewest training seconds, fewest parameters, or closest to the best of all three at once, "
+        "with weights for accuracy, time and size where they are given",
     )
