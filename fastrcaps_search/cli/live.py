@@ -97,9 +97,10 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
         number: The trial.
         only: Whether the trial has this run alone.
     """
-    trial = study.peek_trial(number)
-    if trial is None:
+    found = study.peek(lambda store: store.trials(study.study, number=number))
+    if not found:
         return ": its values are stored"
+    trial = found[0]
     if trial.means is None:
         return ""
     values = trial.means
@@ -141,7 +142,7 @@ class _Lines:
 
     def _refresh(self) -> None:
         """The line of the front, as it is; it stays while the database is out."""
-        outcome = self._study.peek()
+        outcome = self._study.peek(self._study.outcome)
         if outcome is not None:
             self._front = self._front_line(outcome)
 

@@ -9,8 +9,8 @@ from fastrcaps_search.analysis.networks import unwanted
 from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.export.writer import Weights
 from fastrcaps_search.search.files import run_folder
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.search.estimate import images_per_second
+from fastrcaps_search.search.estimate import trial_seconds
 from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
 from fastrcaps_search.training.resources import may_have_cards
 
@@ -140,7 +140,7 @@ def choose_layout(
     layout = options.layout(devices, cores=cores)
     if layout is None and machine.devices == ("cpu",):
         rates = {
-            one: images_per_second(definition, seconds, workers=one.workers)
+            one: one.workers / trial_seconds(definition, seconds)
             for one, seconds in machine.step_seconds.items()
         }
         best = max(rates.values())

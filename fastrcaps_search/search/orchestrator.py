@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
@@ -34,6 +35,7 @@ from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.resources import cores
 
+Read = TypeVar("Read")
 LONG_TRIAL_SECONDS = 3600.0
 MOST_OTHER_WORKERS = 1024
 """Of a study on this machine, started by other runs that still work."""
@@ -124,30 +126,18 @@ class Orchestrator:
         """Close the connections."""
         self._store.close()
 
-    def outcome(self) -> RunOutcome:
-        """How the study stands."""
-        return self._outcome(self._store)
-
-    def peek(self) -> RunOutcome | None:
-        """How the study stands; ``None`` when the database does not say so at once."""
-        try:
-            return self._outcome(self._impatient)
-        except (StoreUnavailableError, DiskError):
-            return None
-
-    def peek_trial(self, number: int) -> TrialRecord | None:
-        """One trial, its values the means of its runs; ``None`` as for :meth:`peek`."""
-        try:
-            (trial,) = self._impatient.trials(self.study, number=number)
-        except (StoreUnavailableError, DiskError):
-            return None
-        return trial
-
-    def _outcome(self, store: Store) -> RunOutcome:
-        seen = read_study(store, self.study.name)
+    def outcome(self, store: Store | None = None) -> RunOutcome:
+        """How the study stands, read from its store or another one of the same database."""
+        seen = read_study(store or self._store, self.study.name)
         possible = configuration_count(seen.study.definition)
         work = remaining_work(seen.study, seen.trials, possible=possible)
         return RunOutcome(seen.study, tuple(seen.trials), work)
+
+    def peek(self, read: Callable[[Store], Read]) -> Read | None:
+        """What is read; ``None`` when the database does not say it at once."""
+        with suppress(StoreUnavailableError, DiskError):
+            return read(self._impatient)
+        return None
 
     def tell_optuna(self, *, patiently: bool = True) -> None:
         """Add the finished trials to Optuna's tables that the workers could not.
@@ -275,31 +265,28 @@ class Orchestrator:
                     f"a study must have at most {MOST_OTHER_WORKERS} workers on a machine, and "
                     f"{self.study.name} has them already; wait for some to end"
                 )
+            location, options = self.options.location, self.options
+            specs = [
+                WorkerSpec(
+                    study=self.study.name,
+                    name=f"worker-{number}",
+                    device=plan.machine.devices[index % len(plan.machine.devices)],
+                    threads=plan.threads,
+                    location=location,
+                    log=files.worker_log(location, self.study, f"worker-{number}"),
+                    data_folder=options.data_folder,
+                    lease_seconds=options.lease_seconds,
+                    store_patience=options.store_patience,
+                )
+                for index, number in enumerate(names.held)
+            ]
             Supervisor(
-                self._specs(plan, names.held),
-                launcher=LAUNCHERS[self.options.launcher],
+                specs,
+                launcher=LAUNCHERS[options.launcher],
                 stop=self.stop,
                 observe=observe,
-                max_failures=self.options.max_failures,
+                max_failures=options.max_failures,
             ).run()
-
-    def _specs(self, plan: WorkerPlan, numbers: Sequence[int]) -> list[WorkerSpec]:
-        location = self.options.location
-        return [
-            WorkerSpec(
-                study=self.study.name,
-                name=name,
-                device=plan.machine.devices[index % len(plan.machine.devices)],
-                threads=plan.threads,
-                location=location,
-                log=files.worker_log(location, self.study, name),
-                data_folder=self.options.data_folder,
-                lease_seconds=self.options.lease_seconds,
-                store_patience=self.options.store_patience,
-            )
-            for index, number in enumerate(numbers)
-            for name in [f"worker-{number}"]
-        ]
 
 
 def _repeats_in_words(outcome: RunOutcome) -> str:

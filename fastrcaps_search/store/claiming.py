@@ -138,6 +138,25 @@ class Claimant:
         # Run i of every trial has the same, and so the same order of images and shifts.
         return self.study.seed + key.run
 
+    def _insert_lease(
+        self, connection: Connection, key: RunKey, token: int, purpose: Purpose, nonce: str
+    ) -> bool:
+        held = {
+            **self._row(key),
+            "token": token,
+            "purpose": str(purpose),
+            "worker": self.worker,
+            "device": self.device,
+            "claimed_at": schema.now(),
+        }
+        lease = {"renewed_at": schema.now(), "lease_seconds": self.lease_seconds, "nonce": nonce}
+        row = {**held, **lease, **asdict(self._me)}
+        if not schema.insert_unless_there(connection, schema.leases, row):
+            return False
+        # For when the lease is gone.
+        connection.execute(insert(schema.claims).values(**held, host=self._me.host))
+        return True
+
     def _leased(
         self,
         change: Callable[[Connection], Held | None],
@@ -146,8 +165,7 @@ class Claimant:
         configuration_key: str,
     ) -> Claim | None:
         """The claim of the run that ``change`` takes, once the lease is stored with it."""
-        nonce = uuid.uuid4().hex
-        leases, claims = schema.leases, schema.claims
+        nonce, leases = uuid.uuid4().hex, schema.leases
         mine = select(leases.c.number, leases.c.run, leases.c.token).where(leases.c.nonce == nonce)
 
         def attempt(connection: Connection) -> Held | None:
@@ -158,22 +176,10 @@ class Claimant:
             taken = change(connection)
             if taken is None:
                 return None
-            held = {
-                **self._row(taken[0]),
-                "token": taken[1],
-                "purpose": str(purpose),
-                "worker": self.worker,
-                "device": self.device,
-                "claimed_at": schema.now(),
-            }
-            lease = {"renewed_at": schema.now(), "lease_seconds": self.lease_seconds}
-            row = {**held, **lease, "nonce": nonce, **asdict(self._me)}
-            if not schema.insert_unless_there(connection, leases, row):
+            if not self._insert_lease(connection, *taken, purpose, nonce):
                 # Its holder has renewed it since it was read.
                 connection.rollback()
                 return None
-            # For when the lease is gone.
-            connection.execute(insert(claims).values(**held, host=self._me.host))
             return taken
 
         taken = self.store.write(attempt)

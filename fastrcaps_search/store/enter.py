@@ -47,14 +47,14 @@ def enter_study(
     """
     _make_file(location)
     _check_ours(location)
-    engine = writing_engine(location, create=True)
-    store = Store(location, engine)
     asked = {"budget": budget, "repeats": repeats}
 
     def enter(connection: Connection) -> StudyRecord:
         schema.create(connection)
         schema.check(connection, shown=location.shown)
-        _insert(connection, definition, seed=seed, **asked)
+        values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
+        table = schema.studies
+        schema.insert_unless_there(connection, table, {**values, "created_at": schema.now()})
         stored = _stored(connection, definition.name, location)
         changed = difference(stored, definition, seed=seed)
         # While nothing was trained, there is nothing that a change could contradict.
@@ -63,13 +63,13 @@ def enter_study(
                 f'study "{definition.name}" in {location.shown} must be resumed as it was begun; '
                 f"{changed}; give the file another name, or choose another --storage"
             )
-        _raise(connection, stored, **asked)
+        for name, number in asked.items():
+            lower = (table.c.study_id == stored.study_id) & (table.c[name] < number)
+            connection.execute(table.update().where(lower).values({name: number}))
         return _stored(connection, definition.name, location)
 
-    try:
+    with Store(location, writing_engine(location, create=True)) as store:
         return store.write(enter)
-    finally:
-        engine.dispose()
 
 
 def _make_file(location: Location) -> None:
@@ -104,14 +104,6 @@ def _check_ours(location: Location) -> None:
         )
 
 
-def _insert(
-    connection: Connection, definition: StudyDefinition, *, seed: int | None, **asked: int
-) -> None:
-    """Store the study unless there is one of that name."""
-    values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
-    schema.insert_unless_there(connection, schema.studies, {**values, "created_at": schema.now()})
-
-
 def _defined(definition: StudyDefinition) -> dict[str, str]:
     # Workers that have read an earlier definition are told so when they claim.
     return {"uid": uuid.uuid4().hex, "definition": json.dumps(definition.to_dict())}
@@ -124,14 +116,6 @@ def _stored(connection: Connection, name: str, location: Location) -> StudyRecor
     found = read_study(connection, name, location)
     assert found is not None
     return found
-
-
-def _raise(connection: Connection, study: StudyRecord, **asked: int) -> None:
-    """Raise the study's budget and its planned repeats to what is asked."""
-    table = schema.studies
-    for name, number in asked.items():
-        lower = (table.c.study_id == study.study_id) & (table.c[name] < number)
-        connection.execute(table.update().where(lower).values({name: number}))
 
 
 def _redefine(

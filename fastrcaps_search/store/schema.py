@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import sqlalchemy
 from sqlalchemy import (
@@ -28,6 +28,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.records import Failure, RunKey
 
 VERSION = 8
@@ -69,6 +71,13 @@ def _run_key() -> list[Column[int]]:
     return [*_trial_key(), Column("run", Integer, primary_key=True, autoincrement=False)]
 
 
+def _columns(record: type, *, nullable: bool = False) -> list[Column[Any]]:
+    """A column for each field of a record."""
+    kinds = {int: BigInteger, float: Float, str: Text}
+    hints = get_type_hints(record).items()
+    return [Column(name, kinds[kind], nullable=nullable) for name, kind in hints]
+
+
 trials = Table(
     "fastrcaps_trials",
     metadata,
@@ -91,11 +100,7 @@ leases = Table(
     Column("token", Integer, nullable=False),
     Column("purpose", String(16), nullable=False),
     Column("worker", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("boot_id", String(64), nullable=False),
-    Column("pid_namespace", String(64), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("process_start", BigInteger, nullable=False),
+    *_columns(ProcessIdentity),
     Column("device", Text, nullable=False),
     Column("claimed_at", Float, nullable=False),
     Column("renewed_at", Float, nullable=False),
@@ -117,18 +122,6 @@ claims = Table(
     Column("claimed_at", Float, nullable=False),
 )
 
-
-def _setting(*, nullable: bool) -> list[Column[object]]:
-    return [
-        Column("device", Text, nullable=nullable),
-        Column("device_name", Text, nullable=nullable),
-        Column("torch_version", String(64), nullable=nullable),
-        Column("precision", String(16), nullable=nullable),
-        Column("threads", Integer, nullable=nullable),
-        Column("kernel", String(64), nullable=nullable),
-    ]
-
-
 runs = Table(
     "fastrcaps_runs",
     metadata,
@@ -138,7 +131,7 @@ runs = Table(
     Column("token", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     # Unknown until its worker begins it.
-    *_setting(nullable=True),
+    *_columns(RunSetting, nullable=True),
     Column("bit_equal", Integer, nullable=False, default=1),
     Column("accuracy", Float),
     Column("training_seconds", Float),
@@ -167,19 +160,8 @@ epochs = Table(
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("token", Integer, nullable=False),
     Column("worker", Text, nullable=False),
-    Column("batch_size", Integer, nullable=False),
-    Column("lr_start", Float, nullable=False),
-    Column("lr_end", Float, nullable=False),
-    Column("loss", Float, nullable=False),
-    Column("classification_loss", Float, nullable=False),
-    Column("reconstruction_loss", Float, nullable=False),
-    Column("training_accuracy", Float, nullable=False),
-    Column("accuracy", Float, nullable=False),
-    Column("training_seconds", Float, nullable=False),
-    Column("evaluation_seconds", Float, nullable=False),
-    Column("steps", Integer, nullable=False),
-    Column("samples", Integer, nullable=False),
-    *_setting(nullable=False),
+    *(column for column in _columns(EpochMetrics) if column.name != "epoch"),
+    *_columns(RunSetting),
     Column("sharing", Integer, nullable=False),
     Column("stored_at", Float, nullable=False),
 )

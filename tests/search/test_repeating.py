@@ -23,10 +23,10 @@ from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

@@ -20,10 +20,10 @@ from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import (
     Purpose,
     RunKey,

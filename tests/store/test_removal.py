@@ -8,10 +8,10 @@ import pytest
 
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import mark_removed
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import SETTING, claimed, trial_of

@@ -15,10 +15,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import MOST_DEATHS
 from fastrcaps_search.store.records import (
     DIVERGED,
     GIVEN_UP,
