@@ -168,8 +168,6 @@ def _note(definition: StudyDefinition, record: TrialRecord, leases: Sequence[Lea
     under_way = [_run_note(definition, record, run, leases) for run in record.runs]
     if record.state is TrialState.COMPLETE:
         return "; ".join(filter(None, (record.infeasible or "", *under_way)))
-    if record.state is not TrialState.RUNNING:
-        return ""
     done = f"{len(record.results)} of {definition.runs_per_trial} runs done"
     return "; ".join(filter(None, ((definition.runs_per_trial > 1 and done) or "", *under_way)))
 

@@ -11,7 +11,7 @@ from fastrcaps_search.export.writer import Weights
 from fastrcaps_search.search.files import run_folder
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord
+from fastrcaps_search.store.records import RunRecord, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.checkpoint import CheckpointFolder
@@ -25,9 +25,9 @@ def tokens_by_epoch(trial: TrialRecord, *, run: int) -> dict[int, int]:
 def run_checkpoints(
     location: Location,
     study: StudyRecord,
-    key: RunKey,
+    trial: TrialRecord,
+    run: int,
     *,
-    configuration_key: str,
     known: Mapping[int, int],
     claim: int = 1,
 ) -> CheckpointFolder:
@@ -36,19 +36,19 @@ def run_checkpoints(
     Args:
         location: The database and its files.
         study: The study.
-        key: The run.
-        configuration_key: Its trial's configuration.
+        trial: The trial.
+        run: Index of the run.
         known: The claim whose checkpoint counts, by epoch.
         claim: The claim under which checkpoints are written.
     """
     return CheckpointFolder(
-        run_folder(location, study, key.number, key.run),
+        run_folder(location, study, trial.number, run),
         owner={
             "study": study.uid,
-            "trial": str(key.number),
-            "run": str(key.run),
-            "seed": str(study.seed + key.run),
-            "configuration": configuration_key,
+            "trial": str(trial.number),
+            "run": str(run),
+            "seed": str(study.seed + run),
+            "configuration": trial.configuration_key,
         },
         claim=claim,
         known=known,
@@ -69,13 +69,10 @@ def best_weights(
     Raises:
         CheckpointError: They are missing or damaged.
     """
-    known = tokens_by_epoch(trial, run=run.run)
-    if run.best_epoch not in known:
-        got = run.best_epoch
-        raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {got}")
-    key, configuration = RunKey(trial.number, run.run), trial.configuration_key
-    folder = run_checkpoints(location, study, key, configuration_key=configuration, known=known)
-    return folder.weights(run.best_epoch)
+    known, best = tokens_by_epoch(trial, run=run.run), run.best_epoch
+    if best not in known:
+        raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
+    return run_checkpoints(location, study, trial, run.run, known=known).weights(best)
 
 
 class CheckpointCollector:

@@ -149,8 +149,8 @@ class RunTraining:
         folder = run_checkpoints(
             self._lease.store.location,
             self._place.study,
-            claim.key,
-            configuration_key=claim.configuration_key,
+            self._record,
+            self._index,
             known=self._known(),
             claim=claim.token,
         )

@@ -156,7 +156,9 @@ class Supervisor:
         if kind in ADVANCES:
             self._restarts[name] = 0
         if kind in DOING:
-            facts = {key: event.get(key) for key in ("trial", "run", "policy", "epochs")}
+            facts: dict[str, Any] = {
+                key: event.get(key) for key in ("trial", "run", "policy", "epochs")
+            }
             self._progress.workers[name] = WorkerView(name, DOING[kind], **facts)
         elif kind in (WorkerEvent.EPOCH, WorkerEvent.PROGRESS):
             view.epoch = event["epoch"]

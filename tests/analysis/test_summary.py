@@ -42,8 +42,21 @@ def study(budget: int) -> StudyRecord:
 
 def lease(number: int) -> LeaseRecord:
     return LeaseRecord(
-        *(number, 0, 1, "train", "worker", "host", "boot", "ns", 1, 1, "cpu"),
-        *(0.0, 0.0, 30.0, 0.0),
+        number=number,
+        run=0,
+        token=1,
+        purpose="train",
+        worker="worker",
+        host="host",
+        device="cpu",
+        claimed_at=0.0,
+        boot_id="boot",
+        pid_namespace="ns",
+        pid=1,
+        process_start=1,
+        renewed_at=0.0,
+        lease_seconds=30.0,
+        silent_seconds=0.0,
     )
 
 

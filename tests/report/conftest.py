@@ -176,8 +176,21 @@ def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # 
 
 def lease(number: int, *, host: str = "desk") -> LeaseRecord:
     return LeaseRecord(
-        *(number, 0, 1, "train", "worker-1", host, "boot", "ns", 1, 1, "cpu"),
-        *(0.0, 0.0, 30.0, 0.0),
+        number=number,
+        run=0,
+        token=1,
+        purpose="train",
+        worker="worker-1",
+        host=host,
+        device="cpu",
+        claimed_at=0.0,
+        boot_id="boot",
+        pid_namespace="ns",
+        pid=1,
+        process_start=1,
+        renewed_at=0.0,
+        lease_seconds=30.0,
+        silent_seconds=0.0,
     )
 
 

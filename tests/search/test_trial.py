@@ -15,7 +15,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.checkpoints import best_weights
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
@@ -96,18 +96,10 @@ class Site:
         ]
 
     def best_weights(self) -> dict[str, torch.Tensor]:
-        record, lease = self.record(), self.claim(purpose=Purpose.TEST)
+        record = self.record()
         (run,) = record.runs
-        assert run.best_epoch is not None
-        folder = run_checkpoints(
-            self.store.location,
-            self.study,
-            lease.claim.key,
-            configuration_key=record.configuration_key,
-            known=tokens_by_epoch(record, run=0),
-        )
         assert len(list(self.folder().iterdir())) == 1
-        return folder.weights(run.best_epoch)
+        return dict(best_weights(self.store.location, self.study, record, run))
 
 
 @pytest.fixture
