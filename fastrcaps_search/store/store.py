@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import ReadOnlyStoreError, StudyNotFoundError
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.patience import Patience
@@ -25,7 +26,6 @@ from fastrcaps_search.store.reading import (
     read_trials,
 )
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.trials import TrialRecord
 
 Result = TypeVar("Result")
