@@ -23,8 +23,8 @@ from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.search.supervise import Observer
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,14 +92,14 @@ def _common(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _patience(options: WorkerOptions, stop: threading.Event) -> Patience:
+def _patience(options: WorkerOptions, stop: threading.Event) -> RetryPolicy:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
         line = f"waits for the database: {reason}" if reason else "the database is back"
         print(line, file=sys.stderr, flush=True)
 
-    return Patience(options.store_patience, stop, tell)
+    return RetryPolicy(options.store_patience, stop, tell)
 
 
 class _Printed(RunObserver):

@@ -28,9 +28,9 @@ from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import LEASE_SECONDS
 from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.resources import cores
@@ -96,7 +96,7 @@ class Orchestrator:
         StudyNotFoundError: It is not stored.
     """
 
-    def __init__(self, name: str, options: WorkerOptions, patience: Patience) -> None:
+    def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
         self.options = options
         self.stop = patience.stop
         self._store = Store.writing(options.location, patience=patience)
@@ -108,9 +108,9 @@ class Orchestrator:
             raise
 
     @classmethod
-    def begin(cls, options: RunOptions, patience: Patience | None = None) -> Orchestrator:
+    def begin(cls, options: RunOptions, patience: RetryPolicy | None = None) -> Orchestrator:
         """Create the study, or go on with it."""
-        patience = patience or Patience(options.store_patience)
+        patience = patience or RetryPolicy(options.store_patience)
         patience(
             lambda: enter_study(
                 options.location,

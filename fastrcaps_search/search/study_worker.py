@@ -30,8 +30,8 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.holders import Claim, live_leases
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import Failure, Purpose, RunKey
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.device import SuspensionWatch
@@ -176,7 +176,7 @@ class Worker:
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
             with suppress(FastrcapsError):
-                Patience(RELEASE_SECONDS)(lease.release)
+                RetryPolicy(RELEASE_SECONDS)(lease.release)
             raise
 
     def _facts(self, claim: Claim) -> dict[str, object]:

@@ -15,7 +15,6 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.reading import (
     Snapshot,
@@ -26,6 +25,7 @@ from fastrcaps_search.store.reading import (
     read_trials,
 )
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.trials import TrialRecord
 
 Result = TypeVar("Result")
@@ -45,11 +45,11 @@ class Store(AbstractContextManager["Store"]):
         location: Location,
         engine: Engine,
         *,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         self.location = location
         self.engine = engine
-        self.patience = patience or Patience()
+        self.patience = patience or RetryPolicy()
 
     @classmethod
     def reading(cls, location: Location) -> Store:
@@ -59,15 +59,15 @@ class Store(AbstractContextManager["Store"]):
             StoreError: No such file, or not a database of ours.
         """
         try:
-            return cls._checked(location, reading_engine(location), Patience())
+            return cls._checked(location, reading_engine(location), RetryPolicy())
         except ReadOnlyStoreError:
             if location.path is None:
                 raise
             engine = reading_engine(location, immutable=True)
-            return cls._checked(location, engine, Patience())
+            return cls._checked(location, engine, RetryPolicy())
 
     @classmethod
-    def writing(cls, location: Location, *, patience: Patience | None = None) -> Store:
+    def writing(cls, location: Location, *, patience: RetryPolicy | None = None) -> Store:
         """Open an existing database to read and write it.
 
         Args:
@@ -77,11 +77,11 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             StoreError: Not a database of ours.
         """
-        patience = patience or Patience()
+        patience = patience or RetryPolicy()
         return patience(lambda: cls._checked(location, writing_engine(location), patience))
 
     @classmethod
-    def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
+    def _checked(cls, location: Location, engine: Engine, patience: RetryPolicy) -> Store:
         store = cls(location, engine, patience=patience)
         try:
             store._read_once(partial(schema.check, shown=location.shown))

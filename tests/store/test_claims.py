@@ -16,9 +16,9 @@ from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import ClaimRecord
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.place import Location
 from fastrcaps_search.store.records import EpochRecord, Purpose, StudyRecord, TrialState
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.schema import now
 from fastrcaps_search.store.store import Store
 from tests.store.test_lost_answers import lose_answer
@@ -142,7 +142,7 @@ class TestAnswersThatAreLost:
             claimed(make_queue("w0"))
             clock.kill()
             before = [(0, 1, "w0")]
-        store.patience = Patience(60)
+        store.retry = RetryPolicy(60)
         queue = make_queue("w1")
         lost = lose_answer(store, monkeypatch)
         claim = claimed(queue)

@@ -22,7 +22,7 @@ def _unheard(reason: str | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Tries again, after growing pauses, what the database refuses for the time being.
 
     Attributes:
