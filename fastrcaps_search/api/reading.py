@@ -14,7 +14,7 @@ from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.place import chosen_location
+from fastrcaps_search.store.location import chosen_location
 from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.store.trials import TrialRecord
 

@@ -13,7 +13,7 @@ from fastrcaps_search.cli import flags
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.store.place import Location, chosen_location
+from fastrcaps_search.store.location import Location, chosen_location
 
 Add = Callable[[argparse.ArgumentParser], None]
 

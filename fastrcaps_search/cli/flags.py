@@ -12,7 +12,7 @@ from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS, LARGEST_SEED
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     DEFAULT_FILES,
     DEFAULT_STORAGE,
     FILES_VARIABLE,

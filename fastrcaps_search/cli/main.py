@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from fastrcaps_search.cli import commands
 from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
-from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
+from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
 IN_URL = re.compile(r"://[^\s@/]*:\S*@")

@@ -24,7 +24,7 @@ from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     DEFAULT_STORAGE,
     STORAGE_VARIABLE,
     Location,

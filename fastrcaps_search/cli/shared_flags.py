@@ -7,7 +7,7 @@ import argparse
 from fastrcaps_search.cli import texts
 from fastrcaps_search.cli.texts import whole
 from fastrcaps_search.front.criteria import BOUNDS, PREFERENCES
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     LEASE_LIMITS,
     LEASE_SECONDS,
     PATIENCE_LIMITS,

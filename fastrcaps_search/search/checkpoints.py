@@ -10,7 +10,7 @@ from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.export.writer import Weights
 from fastrcaps_search.search.files import run_folder
 from fastrcaps_search.store.ending import mark_removed
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

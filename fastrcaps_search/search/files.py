@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
 
 LOG = logging.getLogger("fastrcaps_search.trial")

@@ -19,7 +19,7 @@ from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.store.host import is_suspended
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     FILES_VARIABLE,
     LEASE_SECONDS,
     PATIENCE_SECONDS,

@@ -11,7 +11,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     LEASE_LIMITS,
     LEASE_SECONDS,
     PATIENCE_LIMITS,

@@ -22,7 +22,7 @@ from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.claiming import ExportLease
 from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

@@ -28,7 +28,7 @@ from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
-from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store

@@ -22,7 +22,7 @@ from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 

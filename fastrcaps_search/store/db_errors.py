@@ -24,7 +24,7 @@ from fastrcaps_search.errors import (
     WrongStoreError,
 )
 from fastrcaps_search.store.engine import BUSY_SECONDS, removed
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 
 UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
 """What PostgreSQL says to whom it does not know, or of what it does not have."""

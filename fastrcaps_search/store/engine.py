@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from fastrcaps_search.errors import StoreError, UsageError, WrongStoreError
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 
 BUSY_SECONDS = 20.0
 """Longest wait for SQLite's write lock, and for a lock of PostgreSQL, in one attempt."""

@@ -16,7 +16,7 @@ from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, W
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, writing_engine
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import read_study
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store

@@ -21,7 +21,7 @@ from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import EpochRecord, Failure, RunRecord, SetAside, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 

@@ -15,7 +15,7 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import (
     Snapshot,
     read_claims,

@@ -14,7 +14,7 @@ from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import SETTING, Clock, claimed, fail

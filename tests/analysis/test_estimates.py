@@ -30,7 +30,7 @@ from fastrcaps_search.report.view import StoredStudy, report_view
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

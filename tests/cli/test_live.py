@@ -18,7 +18,7 @@ from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Progress, WorkerView
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete

@@ -33,7 +33,7 @@ from fastrcaps_search.search.configurations import configurations
 from fastrcaps_search.search.launch import WorkerSpec, worker_command
 from fastrcaps_search.store import reaping
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, locate
+from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import Values
 
 EPOCHS = 5

@@ -23,7 +23,7 @@ from fastrcaps_search.search.launch import (
 )
 from fastrcaps_search.search.machine import WAITING_VARIABLES
 from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor, WorkerView
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 
 def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:

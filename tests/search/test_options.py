@@ -10,7 +10,7 @@ import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.options import RunOptions, WorkerOptions
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 STUDY = StudyDefinition.from_dict({"name": "s", "network": "lenet5", "epochs": 2})
 LEASE = "lease_seconds must be seconds from 1 to 86400, got "

@@ -25,7 +25,7 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed
 

@@ -26,7 +26,7 @@ from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

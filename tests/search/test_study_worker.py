@@ -29,7 +29,7 @@ from fastrcaps_search.search.supervise import Supervisor
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete, fail

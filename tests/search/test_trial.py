@@ -22,7 +22,7 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

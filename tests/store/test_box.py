@@ -17,7 +17,7 @@ from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, Clock, claimed, complete, fail, line, result_of, say

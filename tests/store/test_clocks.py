@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.engine import BUSY_SECONDS, IDLE_SECONDS, reading_engine
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, claimed, complete, line, say
@@ -142,7 +142,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 definition = StudyDefinition.from_dict({"name": "mnist"})
 enter_study(locate(sys.argv[1]), definition, seed=None, budget=1)

@@ -23,7 +23,7 @@ from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import (
     Purpose,
     RunKey,

@@ -10,7 +10,7 @@ from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (

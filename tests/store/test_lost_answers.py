@@ -13,7 +13,7 @@ from fastrcaps_search.search.queue import Idle
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, Values
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store

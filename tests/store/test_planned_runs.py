@@ -20,7 +20,7 @@ from fastrcaps_search.store import lease as lease_module
 from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import (
     GIVEN_UP,
     Failure,

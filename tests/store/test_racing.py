@@ -20,7 +20,7 @@ from fastrcaps_search.store.ending import reap
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

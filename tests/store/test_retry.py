@@ -21,7 +21,7 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.store import engine as engine_module
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store

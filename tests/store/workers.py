@@ -16,7 +16,7 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Failure, Purpose, RunRecord, StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -38,7 +38,7 @@ from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 
 
