@@ -18,7 +18,6 @@ from fastrcaps_search.errors import DiskError
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.machine import torch_environment
-from fastrcaps_search.store.host import is_suspended
 from fastrcaps_search.store.location import (
     FILES_VARIABLE,
     LEASE_SECONDS,
@@ -27,6 +26,7 @@ from fastrcaps_search.store.location import (
     Location,
     locate,
 )
+from fastrcaps_search.store.process_identity import is_suspended
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.ending import lock_trial
 from fastrcaps_search.store.holders import Claim, live_leases
-from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.location import LEASE_SECONDS
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import run_row

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.location import LEASE_SECONDS
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Purpose, RunKey
 
 

@@ -17,7 +17,7 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
 from fastrcaps_search.store.holders import Claim, live_leases
-from fastrcaps_search.store.host import ProcessIdentity
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import run_row

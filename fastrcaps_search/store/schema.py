@@ -29,7 +29,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store.host import ProcessIdentity
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Failure, RunKey
 
 VERSION = 8

@@ -14,9 +14,9 @@ from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import ClaimRecord
-from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import EpochRecord, Purpose, StudyRecord, TrialState
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.schema import now
