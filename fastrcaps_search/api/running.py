@@ -69,7 +69,7 @@ def run_study(
         data_folder=None if data_dir is None else Path(data_dir).absolute(),
         devices=DeviceOptions(devices, workers, workers_per_device),
         seed=seed,
-        repeats=runs_on_front,
+        front_runs=runs_on_front,
         lease_seconds=lease_seconds,
         store_patience=store_patience,
         max_failures=max_failures,

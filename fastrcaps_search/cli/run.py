@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         definition=asked_study(arguments.study, common["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
-        repeats=arguments.runs_on_front,
+        front_runs=arguments.runs_on_front,
         **common,
     )
     with (
@@ -148,7 +148,7 @@ def _end(outcome: RunOutcome, options: RunOptions) -> int:
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
-        output.print_front(rows, study=study.name, repeats=study.repeats)
+        output.print_front(rows, study=study.name, front_runs=study.front_runs)
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
     print(f"\nreport: {_write_page(study, options)}")
@@ -169,7 +169,11 @@ def _judge(outcome: RunOutcome) -> int:
         print(
             f"the space has {target} configurations and all have been evaluated: "
             f"there is none left for a budget of {outcome.study.budget}"
-            + ("" if outcome.study.repeats else "; --runs-on-front 5 says how sure the front is")
+            + (
+                ""
+                if outcome.study.front_runs
+                else "; --runs-on-front 5 says how sure the front is"
+            )
         )
     if outcome.all_failed:
         reasons = {

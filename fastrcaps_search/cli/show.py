@@ -37,7 +37,7 @@ def status(arguments: argparse.Namespace) -> int:
         used = files.used_bytes(store.location, study)
         folder = files.study_folder(store.location, study)
     if arguments.json:
-        more = {"runs_on_front": study.repeats, "repeats_left": left, "disk_bytes": used}
+        more = {"runs_on_front": study.front_runs, "repeats_left": left, "disk_bytes": used}
         shown = {**_status_json(study, summary, leases), **more}
         if left and summary.eta_seconds == 0:
             # Of repeats nobody knows how many more will follow.
@@ -60,11 +60,11 @@ def status(arguments: argparse.Namespace) -> int:
         )
     if summary.work.is_searching:
         print(f"time left: {output.duration(summary.eta_seconds)}")
-    if study.repeats:
+    if study.front_runs:
         so_far = " so far" if summary.work.is_searching else ""
         print(
             f"repeats: {left} to go until each trial on or near the front{so_far} has "
-            f"{study.repeats} runs"
+            f"{study.front_runs} runs"
         )
     for lease in leases:
         print(
@@ -131,7 +131,7 @@ def front(arguments: argparse.Namespace) -> int:
     elif not rows and any(trial.infeasible for trial in found):
         print(output.no_front(study.name))
     else:
-        output.print_front(rows, study=study.name, repeats=study.repeats)
+        output.print_front(rows, study=study.name, front_runs=study.front_runs)
     return 0
 
 

@@ -69,13 +69,13 @@ class RunOptions(WorkerOptions):
         definition: The study.
         trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
         seed: Seed; ``None`` for the stored one, or 0.
-        repeats: Runs that each trial on or near the front is to have; ``None`` to plan none.
+        front_runs: Runs that each trial on or near the front is to have; ``None`` to plan none.
     """
 
     definition: StudyDefinition
     trials: int | None
     seed: int | None = None
-    repeats: int | None = None
+    front_runs: int | None = None
 
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
@@ -83,8 +83,8 @@ class RunOptions(WorkerOptions):
             require_whole("trials", self.trials, low=1)
         if self.seed is not None:
             require_whole("seed", self.seed, low=0, high=LARGEST_SEED)
-        if self.repeats is not None:
-            require_whole("runs_on_front", self.repeats, low=2, high=LARGEST_RUNS)
+        if self.front_runs is not None:
+            require_whole("runs_on_front", self.front_runs, low=2, high=LARGEST_RUNS)
 
 
 def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:

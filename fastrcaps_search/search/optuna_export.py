@@ -58,7 +58,7 @@ class OptunaExport:
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        stop, pauses = self._store.retry.stop, int(seconds / PAUSE_SECONDS)
+        stop, pauses = self._store.patience.stop, int(seconds / PAUSE_SECONDS)
         for _ in range(pauses):
             if self.add():
                 return True

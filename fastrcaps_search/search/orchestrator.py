@@ -117,7 +117,7 @@ class Orchestrator:
                 options.definition,
                 seed=options.seed,
                 budget=budget(options),
-                repeats=options.repeats or 0,
+                front_runs=options.front_runs or 0,
             )
         )
         return cls(options.definition.name, options, patience)
@@ -237,7 +237,7 @@ class Orchestrator:
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
             f"{estimate.in_words(each / definition.runs_per_trial * runs / workers)}"
-            f"{' before the repeats' if left and outcome.study.repeats else ''}"
+            f"{' before the repeats' if left and outcome.study.front_runs else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:
             line += (
@@ -290,7 +290,7 @@ class Orchestrator:
 
 
 def _repeats_in_words(outcome: RunOutcome) -> str:
-    left, planned = len(outcome.work.repeats), outcome.study.repeats
+    left, planned = len(outcome.work.repeats), outcome.study.front_runs
     if not planned:
         return ""
     if outcome.work.is_searching:

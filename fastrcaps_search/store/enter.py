@@ -30,7 +30,7 @@ def enter_study(
     *,
     seed: int | None,
     budget: int,
-    repeats: int = 0,
+    front_runs: int = 0,
 ) -> StudyRecord:
     """Create the study, or join the stored one of that name and raise its budget.
 
@@ -39,7 +39,7 @@ def enter_study(
         definition: What is asked now.
         seed: Seed asked now; ``None`` takes the stored one, or 0.
         budget: Trials asked now; the largest number ever asked is stored.
-        repeats: Runs asked now for each trial on or near the front; the largest number is stored.
+        front_runs: Runs asked now for each trial on or near the front; the largest is stored.
 
     Raises:
         StudyMismatchError: The stored study has another definition or seed.
@@ -47,7 +47,7 @@ def enter_study(
     """
     _make_file(location)
     _check_ours(location)
-    asked = {"budget": budget, "repeats": repeats}
+    asked = {"budget": budget, "front_runs": front_runs}
 
     def enter(connection: Connection) -> StudyRecord:
         schema.create(connection)
@@ -133,7 +133,8 @@ def _redefine(
         return False
     seed = stored.seed if seed is None else seed
     changed = table.update().where(table.c.study_id == stored.study_id)
-    connection.execute(changed.values(**_defined(definition), seed=seed, budget=budget, repeats=0))
+    values = {**_defined(definition), "seed": seed, "budget": budget, "front_runs": 0}
+    connection.execute(changed.values(values))
     # Measured on another network, maybe.
     connection.execute(layouts.delete().where(layouts.c.study_id == stored.study_id))
     return True

@@ -86,7 +86,7 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
         seed=row.seed,
         budget=row.budget,
         created_at=row.created_at,
-        repeats=row.repeats,
+        front_runs=row.front_runs,
         box=None if row.box is None else Box.from_dict(json.loads(row.box)),
     )
 

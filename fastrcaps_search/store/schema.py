@@ -54,7 +54,7 @@ studies = Table(
     Column("budget", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     # Runs that each trial on or near the front is to have; 0 for none planned.
-    Column("repeats", Integer, nullable=False, default=0),
+    Column("front_runs", Integer, nullable=False, default=0),
     # Of the hypervolume: JSON, from the first complete trial on.
     Column("box", Text),
 )

@@ -81,7 +81,7 @@ def test_a_repeat_stores_its_hits(
 ) -> None:
     for number in range(4):
         complete(store, make_queue, result(*range(number + 1), seconds=9.0 - number))
-    enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+    enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
     claim = claimed(make_queue())
     finish(store, claim, result(77))
     assert claim.key.run == 1

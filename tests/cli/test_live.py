@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
     """A study of six trials, some of them trained twice, and the number of the last of these."""
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=6, location=location, repeats=2)
+    options = RunOptions(definition=definition, trials=6, location=location, front_runs=2)
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:

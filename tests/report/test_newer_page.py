@@ -33,7 +33,7 @@ def test_a_repeat_that_ends_is_news(records: Records) -> None:
         runs = (*two.runs[:2], replace(two.runs[2], **end))
         trials = [replace(two, runs=runs) if t is two else t for t in before.trials]
         assert changed(before, replace(before, trials=trials))
-    planned = replace(before, study=replace(before.study, repeats=6))
+    planned = replace(before, study=replace(before.study, front_runs=6))
     assert changed(before, planned)
 
 

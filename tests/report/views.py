@@ -166,7 +166,7 @@ def _repeated(records: Records) -> StoredStudy:
         for trial in trials
         for run in trial.runs
     ]
-    study = replace(records.study(budget=11), repeats=5)
+    study = replace(records.study(budget=11), front_runs=5)
     return StoredStudy(study, trials, [replace(records.lease(2), run=2)], claims)
 
 

@@ -63,7 +63,7 @@ class Site:
 
     def plan(self, *, repeats: int = 0, budget: int = 1) -> None:
         definition = self.study.definition
-        enter_study(self.location, definition, seed=None, budget=budget, repeats=repeats)
+        enter_study(self.location, definition, seed=None, budget=budget, front_runs=repeats)
 
     def claim(self, purpose: Purpose = Purpose.TRAIN) -> RunLease:
         claimant = Claimant(store=self.store, study=self.study, worker="w", device="cpu")

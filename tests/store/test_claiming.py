@@ -132,7 +132,7 @@ class TestClaiming:
         store: Store,
         study: StudyRecord,
     ) -> None:
-        enter_study(location, definition, seed=None, budget=4, repeats=2)
+        enter_study(location, definition, seed=None, budget=4, front_runs=2)
         claimant = Claimant(store=store, study=study, worker="w0", device="cpu")
         # As in a continuous space, of which nobody knows how much it holds.
         queue = TrialQueue(
@@ -156,7 +156,7 @@ class TestClaiming:
     def test_what_is_proposed_goes_by_estimates_however_often_was_asked_before(
         self, location: Location, definition: StudyDefinition, store: Store, study: StudyRecord
     ) -> None:
-        enter_study(location, definition, seed=None, budget=6, repeats=2)
+        enter_study(location, definition, seed=None, budget=6, front_runs=2)
         seen: list[list[bool]] = []
 
         def propose_and_look(

@@ -142,7 +142,7 @@ class TestAnswersThatAreLost:
             claimed(make_queue("w0"))
             clock.kill()
             before = [(0, 1, "w0")]
-        store.retry = RetryPolicy(60)
+        store.patience = RetryPolicy(60)
         queue = make_queue("w1")
         lost = lose_answer(store, monkeypatch)
         claim = claimed(queue)

@@ -180,7 +180,7 @@ class TestSetAside:
     def test_a_worker_that_is_at_work_sees_it(
         self, queue: TrialQueue, store: Store, study: StudyRecord, location: Location
     ) -> None:
-        enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+        enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
         held = [claimed(queue) for _ in range(2)]
         # What is due is remembered between two questions, as long as nothing changes.
         assert queue.claim_next() is Idle.WAIT

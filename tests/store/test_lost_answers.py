@@ -87,7 +87,7 @@ class TestAnswersThatAreLost:
         queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
             complete(patient, claimed(queue), Values(accuracy, 1.0, 10))
-        enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+        enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
         lost = lose_answer(patient, monkeypatch)
         claim = claimed(queue)
         assert lost == [True]

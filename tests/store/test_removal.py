@@ -65,7 +65,7 @@ def test_none_is_where_one_was_claimed_meanwhile(run: int, store: Store, two: St
 def test_a_run_that_goes_on_is_about_to_have_a_network_again(
     location: Location, store: Store, two: StudyRecord
 ) -> None:
-    enter_study(location, two.definition, seed=None, budget=1, repeats=3)
+    enter_study(location, two.definition, seed=None, budget=1, front_runs=3)
     claimant = Claimant(store=store, study=two, worker="w1", device="cpu")
     claim = claimant.take(trial_of(store, two), 2, Purpose.TRAIN)
     assert claim is not None

@@ -52,7 +52,7 @@ def gather(view: ReportView) -> Progress | None:
         finished=tuple(range(1, len(ended) + 1)),
         spent_seconds=tuple(accumulate(_spent(trial, runs) for trial in ended)),
         hypervolumes=tuple(study.box.shares([_values(trial) for trial in ended])),
-        is_repeated=study.repeats > 0,
+        is_repeated=study.front_runs > 0,
     )
 
 

@@ -34,7 +34,7 @@ def gather(view: ReportView) -> tuple[Fact, ...]:
     found = {
         "Accuracy": _evaluation(definition),
         "Training": _training(definition),
-        "Repeats": _repeats(study.repeats, view.stored.repeats_left),
+        "Repeats": _repeats(study.front_runs, view.stored.repeats_left),
         "Learning rates": _learning_rates(definition),
         "Batch sizes": _batch_sizes(definition),
         **_others(definition),
