@@ -52,7 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
             # A flag that is cut short may come to mean another with the next release.
             allow_abbrev=False,
         )
-        command.add_arguments(subparser)
+        for flag in command.flags:
+            flag(subparser)
         subparser.add_argument(
             "--debug", action="store_true", help="show the trace of an error too"
         )

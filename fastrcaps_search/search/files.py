@@ -56,16 +56,27 @@ def worker_log(location: Location, study: StudyRecord, worker: str) -> Path:
 
 
 @contextmanager
-def logging_to(path: Path) -> Iterator[None]:
-    """Write the log of a run while it is worked on."""
+def log_errors(path: Path) -> Iterator[None]:
+    """Make the folder of a log, and say in one line why the log cannot be opened.
+
+    Raises:
+        DiskError: Instead of any OSError.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
+        yield
     except OSError as error:
         raise DiskError(
             f"{path.parent} must be a folder that can be written, got: {error.strerror}; mend it, "
             "or name another with --files"
         ) from error
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Write the log of a run while it is worked on."""
+    with log_errors(path):
+        handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOG.addHandler(handler)
     try:

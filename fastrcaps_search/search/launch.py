@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from fastrcaps_search.data.data_set import DATA_VARIABLE
-from fastrcaps_search.errors import DiskError
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
+from fastrcaps_search.search.files import log_errors
 from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.store.location import (
     FILES_VARIABLE,
@@ -160,14 +160,8 @@ class LocalWorker:
     """
 
     def __init__(self, spec: WorkerSpec, events: Events, command: list[str]) -> None:
-        try:
-            spec.log.parent.mkdir(parents=True, exist_ok=True)
+        with log_errors(spec.log):
             log = spec.log.open("ab")
-        except OSError as error:
-            raise DiskError(
-                f"{spec.log.parent} must be a folder that can be written, got: "
-                f"{error.strerror}; mend it, or name another with --files"
-            ) from error
         with log:
             self.process = subprocess.Popen(
                 command,
