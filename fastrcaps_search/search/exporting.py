@@ -118,11 +118,11 @@ def _best_kept(
             return run, best_weights(store.location, study, trial, run)
         except CheckpointError as error:
             errors.append((run.run, error))
-    number, error = errors[0]
+    number, first = errors[0]
     raise CheckpointError(
-        f"the weights of trial {trial.number}, run {number} must be here, but {error}; they are "
+        f"the weights of trial {trial.number}, run {number} must be here, but {first}; they are "
         "on the machine that trained them, or in the folder that --files names"
-    ) from error
+    ) from first
 
 
 def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number: int) -> None:
