@@ -52,7 +52,7 @@ def _files(what: str) -> Flag:
 
 def _page(name: str) -> Flag:
     words = f"page to write, .html (default: reports/{name}.html here)"
-    return _flag("--out", metavar="FILE", help=words)
+    return _flag("--out", metavar="FILE", type=texts.html_file, help=words)
 
 
 def _volume(quiet: str) -> Flag:

@@ -47,43 +47,38 @@ def display(
         with Live("", refresh_per_second=4, transient=True) as live:
             yield lambda progress: live.update(lines.text(progress))
     else:
-        yield _Plain(study, epochs=arguments.verbose).observe
+        yield lambda progress: _print_newest(study, progress, epochs=arguments.verbose)
 
 
-class _Plain:
+def _print_newest(study: Orchestrator, progress: Progress, *, epochs: bool) -> None:
     """One line per trial that begins, goes on or ends; per epoch too when asked."""
+    if progress.last is None:
+        return
+    name, event = progress.last
+    line = _line(study, progress.workers[name], event, epochs=epochs)
+    if line:
+        print(f"{name}: {line}", flush=True)
 
-    def __init__(self, study: Orchestrator, *, epochs: bool) -> None:
-        self._study = study
-        self._epochs = epochs
 
-    def observe(self, progress: Progress) -> None:
-        """Print the newest event."""
-        if progress.last is None:
-            return
-        name, event = progress.last
-        line = self._line(progress.workers[name], event)
-        if line:
-            print(f"{name}: {line}", flush=True)
-
-    def _line(self, view: WorkerView, event: dict[str, object]) -> str:
-        kind, trial = event["event"], event.get("trial", view.trial)
-        if view.run is not None:
-            trial = f"{trial} run {view.run}"
-        if kind == WorkerEvent.EPOCH and self._epochs:
-            accuracy = float(str(event["accuracy"]))
-            return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
-        if kind == WorkerEvent.WAITING:
-            return f"waits for {event['held']}" if event["held"] else "waits"
-        if kind == WorkerEvent.NO_CORES:
-            free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
-            return f"waits for {free}, in use by {event['held'] or 'another process'}"
-        if kind in PLAIN:
-            return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
-        if kind == WorkerEvent.COMPLETE:
-            means = _values(self._study, int(str(event["trial"])), only=view.run is None)
-            return f"trial {trial} complete{means}"
-        return ""
+def _line(study: Orchestrator, view: WorkerView, event: dict[str, object], *, epochs: bool) -> str:
+    """The line of an event; empty for none."""
+    kind, trial = event["event"], event.get("trial", view.trial)
+    if view.run is not None:
+        trial = f"{trial} run {view.run}"
+    if kind == WorkerEvent.EPOCH and epochs:
+        accuracy = float(str(event["accuracy"]))
+        return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+    if kind == WorkerEvent.WAITING:
+        return f"waits for {event['held']}" if event["held"] else "waits"
+    if kind == WorkerEvent.NO_CORES:
+        free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
+        return f"waits for {free}, in use by {event['held'] or 'another process'}"
+    if kind in PLAIN:
+        return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
+    if kind == WorkerEvent.COMPLETE:
+        means = _values(study, int(str(event["trial"])), only=view.run is None)
+        return f"trial {trial} complete{means}"
+    return ""
 
 
 def _values(study: Orchestrator, number: int, *, only: bool) -> str:

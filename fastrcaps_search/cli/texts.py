@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from fastrcaps_search.errors import UsageError
@@ -71,6 +72,13 @@ def word(kind: Iterable[Item]) -> Callable[[str], Item]:
         return words[text]
 
     return parse
+
+
+def html_file(text: str) -> Path:
+    """A file that is to be a page."""
+    if Path(text).suffix.lower() != ".html":
+        raise UsageError(f"--out must end in .html, got {text!r}; the page is HTML")
+    return Path(text)
 
 
 def formats(text: str) -> tuple[Format, ...]:

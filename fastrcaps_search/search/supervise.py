@@ -140,7 +140,10 @@ class Supervisor:
             name, event = self._events.get(timeout=POLL_SECONDS)
         except queue.Empty:
             self._observe(self._progress)
-            self._end_stopped_workers()
+            for worker in self._workers.values():
+                # When the study is over, a worker that was suspended would be waited for.
+                if self._is_over and worker.is_suspended:
+                    worker.kill()
             return
         if event is None:
             self._ended(name)
@@ -176,8 +179,11 @@ class Supervisor:
             self._failures.clear()
         elif kind == WorkerEvent.FAILED:
             self._note_failure(event)
-        elif kind == WorkerEvent.ERROR:
-            self._note_error(event)
+        elif kind == WorkerEvent.ERROR and event["exit_code"] != InterruptedRunError.exit_code:
+            # A worker that says why it cannot work: the others could not either.
+            error = RunError(event["message"])
+            error.exit_code = event["exit_code"]
+            self._error = self._error or error
 
     def _note_failure(self, event: dict[str, Any]) -> None:
         if event.get("diverged"):
@@ -194,12 +200,6 @@ class Supervisor:
                 f"{failed}, so the run stops: {'; '.join(self._failures)}; --max-failures allows "
                 "more"
             )
-
-    def _note_error(self, event: dict[str, Any]) -> None:
-        """A worker that says why it cannot work: the others could not either."""
-        if event["exit_code"] != InterruptedRunError.exit_code and self._error is None:
-            self._error = RunError(event["message"])
-            self._error.exit_code = event["exit_code"]
 
     def _ended(self, name: str) -> None:
         worker = self._workers.pop(name)
@@ -221,12 +221,6 @@ class Supervisor:
         self._start(name)
         # Shown by the caller, like every event.
         self._progress.last = (name, {"event": WorkerEvent.DIED, "exit_code": code})
-
-    def _end_stopped_workers(self) -> None:
-        """When the study is over, end workers that were suspended: they would be waited for."""
-        for worker in self._workers.values():
-            if self._is_over and worker.is_suspended:
-                worker.kill()
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():
