@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle
-from fastrcaps_search.store import failing
+from fastrcaps_search.store import ending
 from fastrcaps_search.store import lease as lease_module
 from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.enter import enter_study
@@ -227,7 +227,7 @@ class TestFailures:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         both = threading.Barrier(2)
-        give_up = failing.give_up_siblings
+        give_up = ending.give_up_siblings
 
         def meet(connection: Connection, study_id: int, key: RunKey) -> None:
             # Each would hold its own run by now, and want the other's.
