@@ -10,13 +10,13 @@ import torch
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, train_run
+from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

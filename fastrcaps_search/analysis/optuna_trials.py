@@ -19,7 +19,6 @@ from fastrcaps_search.store.trials import TrialRecord
 STATES = {
     TrialState.RUNNING: OptunaState.RUNNING,
     TrialState.COMPLETE: OptunaState.COMPLETE,
-    TrialState.STOPPED: OptunaState.PRUNED,
     TrialState.FAILED: OptunaState.FAIL,
 }
 NUMBER_KEY = "fastrcaps:trial"

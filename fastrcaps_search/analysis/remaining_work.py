@@ -83,7 +83,7 @@ def remaining_work(
     running = [trial for trial in trials if trial.state is TrialState.RUNNING]
     new = max(target - len(trials), 0)
     runs = [key for trial in running for key in _missing(trial, planned)]
-    repeats = due_repeats(trials, study.repeats, probabilities)
+    repeats = due_repeats(trials, study.front_runs, probabilities)
     # Which networks meet the test set is known once all runs have ended.
     is_last = not (new or runs or repeats)
     return RemainingWork(

@@ -27,7 +27,6 @@ class StudySummary:
         budget: Trials asked for.
         complete: Trials with values.
         infeasible: Those of them that are on no front.
-        stopped: Trials that were stopped early.
         failed: Trials that failed.
         running: Trials without an end, whether or not a worker holds them now.
         hypervolume: Share of the study's box that the front dominates, 0 to 1; ``None`` before
@@ -46,7 +45,6 @@ class StudySummary:
     budget: int
     complete: int
     infeasible: int
-    stopped: int
     failed: int
     running: int
     hypervolume: float | None
@@ -61,7 +59,7 @@ class StudySummary:
     @property
     def finished(self) -> int:
         """Trials that count towards the budget."""
-        return self.complete + self.stopped + self.failed
+        return self.complete + self.failed
 
 
 def summarise(
@@ -88,7 +86,6 @@ def summarise(
         budget=study.budget,
         complete=counts[TrialState.COMPLETE],
         infeasible=sum(trial.infeasible is not None for trial in trials),
-        stopped=counts[TrialState.STOPPED],
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
         hypervolume=None if study.box is None else study.box.share(_measured(trials)),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.analysis.comparing import comparison_row
@@ -11,15 +9,13 @@ from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.networks import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
-from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.place import chosen_location
-from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.location import chosen_location
+from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
@@ -31,17 +27,20 @@ def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
     """
-    return _frame(trial_rows(_read(study, storage)[1]))
+    return _frame(trial_rows(_trials(study, storage)))
 
 
 def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
-    return _frame(front_rows(_read(study, storage)[1]))
+    return _frame(front_rows(_trials(study, storage)))
 
 
 def read_status(study: str, *, storage: str | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
-    return _read(study, storage)[2]
+    with opened_study(chosen_location(storage), study) as (store, record):
+        seen = read_study(store, record.name)
+    possible = configuration_count(seen.study.definition)
+    return summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
 
 
 def select_trial(
@@ -69,7 +68,7 @@ def select_trial(
         FastrcapsError: As the command would report it.
     """
     criteria = Criteria.of(bounds, Preference.read(prefer))
-    return select_row(choosable_rows(_read(study, storage)[1]), criteria)
+    return select_row(choosable_rows(_trials(study, storage)), criteria)
 
 
 def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> list[int]:
@@ -87,7 +86,7 @@ def exclude_trial(study: str, number: int, *, why: str, storage: str | None = No
     Raises:
         FastrcapsError: As the command would report it.
     """
-    with _writing(study, storage) as (store, record):
+    with opened_study(chosen_location(storage), study, writing=True) as (store, record):
         setting_aside.exclude(store, record, number, why=why)
         return without_network(read_study(store, record.name).trials)
 
@@ -103,7 +102,7 @@ def include_trial(study: str, number: int, *, storage: str | None = None) -> Non
     Raises:
         FastrcapsError: As the command would report it.
     """
-    with _writing(study, storage) as (store, record):
+    with opened_study(chosen_location(storage), study, writing=True) as (store, record):
         setting_aside.include(store, record, number)
 
 
@@ -123,32 +122,13 @@ def compare_trials(
     Raises:
         FastrcapsError: As the command would report it.
     """
-    store = Store.reading(chosen_location(storage))
-    try:
-        return comparison_row(store, store.study(stored_name(study)), first, second)
-    finally:
-        store.close()
+    with opened_study(chosen_location(storage), study) as (store, record):
+        return comparison_row(store, record, first, second)
 
 
-@contextmanager
-def _writing(study: str, storage: str | None) -> Iterator[tuple[Store, StudyRecord]]:
-    store = Store.writing(chosen_location(storage))
-    try:
-        yield store, store.study(stored_name(study))
-    finally:
-        store.close()
-
-
-def _read(study: str, storage: str | None) -> tuple[StudyRecord, list[TrialRecord], StudySummary]:
-    store = Store.reading(chosen_location(storage))
-    try:
-        seen = read_study(store, stored_name(study))
-        possible = configuration_count(seen.study.definition)
-        leases = live_leases(seen.leases)
-        summary = summarise(seen.study, seen.trials, leases, possible=possible)
-        return seen.study, seen.trials, summary
-    finally:
-        store.close()
+def _trials(study: str, storage: str | None) -> list[TrialRecord]:
+    with opened_study(chosen_location(storage), study) as (store, record):
+        return read_study(store, record.name).trials
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

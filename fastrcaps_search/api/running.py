@@ -7,15 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
-from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
+from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
-from fastrcaps_search.store.place import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
-from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.location import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
+from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def run_study(
         data_folder=None if data_dir is None else Path(data_dir).absolute(),
         devices=DeviceOptions(devices, workers, workers_per_device),
         seed=seed,
-        repeats=runs_on_front,
+        front_runs=runs_on_front,
         lease_seconds=lease_seconds,
         store_patience=store_patience,
         max_failures=max_failures,
@@ -81,12 +80,11 @@ def run_study(
 
 
 class _Warns(RunObserver):
-    """Says nothing but what a caller should know before workers start."""
+    """Says nothing but what a caller should know."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        if plan.warning:
-            # At the line that calls run_study.
-            warnings.warn(plan.warning, stacklevel=4)
+    def warned(self, warning: str) -> None:
+        # At the line that calls run_study.
+        warnings.warn(warning, stacklevel=4)
 
 
 def find_rates(
@@ -163,10 +161,7 @@ def export_network(
     criteria = None
     if prefer is not None or any(limit is not None for limit in bounds.values()):
         criteria = Criteria.of(bounds, Preference.read("accuracy" if prefer is None else prefer))
-    store = Store.reading(chosen_location(storage, None if files is None else str(files)))
-    try:
-        chosen, folder = store.study(stored_name(study)), Path(out)
-        export_trial(store, chosen, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
-        return folder
-    finally:
-        store.close()
+    location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
+    with opened_study(location, study) as (store, record):
+        export_trial(store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
+    return folder

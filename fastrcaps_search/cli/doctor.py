@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has."""
+"""``doctor`` and ``studies``: what is here, on this machine and among the study files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from importlib import metadata
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.data.shipped import DATA_SETS
+from fastrcaps_search.definition.load import load_study, shipped_names
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import cores
 
@@ -56,11 +60,48 @@ def _store(arguments: argparse.Namespace) -> str:
     if location.path is not None and not location.path.exists():
         return f"{location.shown}: none yet; the first run makes it"
     try:
-        store = Store.reading(location)
-        try:
+        with Store.reading(location) as store:
             names = ", ".join(store.study_names()) or "no study"
-        finally:
-            store.close()
     except FastrcapsError as error:
         return str(error)
     return f"{location.shown}: {names}"
+
+
+def studies(arguments: argparse.Namespace) -> int:
+    """List the shipped studies, or show one in full."""
+    if arguments.study is not None:
+        return _show(load_study(arguments.study), json=arguments.json)
+    definitions = [load_study(name) for name in shipped_names()]
+    if arguments.json:
+        output.print_json([definition.to_dict() for definition in definitions])
+        return 0
+    output.print_table(
+        ("study", "network", "data set", "epochs", "runs", "evaluates on", "configurations"),
+        [
+            (
+                definition.name,
+                definition.network,
+                str(definition.data_set),
+                definition.epochs_shown,
+                str(definition.runs_per_trial),
+                definition.evaluate_on,
+                _count(definition),
+            )
+            for definition in definitions
+        ],
+    )
+    return 0
+
+
+def _show(definition: StudyDefinition, *, json: bool) -> int:
+    if json:
+        output.print_json(definition.to_dict())
+        return 0
+    print(study_toml(definition))
+    print(f"\n# valid; {_count(definition)} configurations")
+    return 0
+
+
+def _count(definition: StudyDefinition) -> str:
+    count = configuration_count(definition)
+    return "infinitely many" if count is None else str(count)

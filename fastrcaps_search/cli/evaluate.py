@@ -10,7 +10,7 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.errors import FastrcapsError, UsageError
+from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import load_network
 from fastrcaps_search.export.samples import gather_samples
@@ -23,12 +23,10 @@ def evaluate(arguments: argparse.Namespace) -> int:
     Raises:
         FastrcapsError: The accuracy is not the stored one, where it must be.
     """
-    if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
-        raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     loaded = load_network(arguments.folder)
     folder = commands.data_folder(arguments)
     measured = measure(loaded, data_set=arguments.data_set, split=arguments.split, folder=folder)
-    page = Path(arguments.out) if arguments.out else Path(FOLDER) / _page_name(measured)
+    page = arguments.out or Path(FOLDER) / _page_name(measured)
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(measured)

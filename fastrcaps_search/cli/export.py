@@ -6,16 +6,16 @@ import argparse
 import shlex
 from pathlib import Path
 
-from fastrcaps_search.cli import output
-from fastrcaps_search.cli.criteria_flags import given_criteria
-from fastrcaps_search.cli.show import opened
+from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli.texts import given_criteria
 from fastrcaps_search.search.exporting import Exported, export_trial
+from fastrcaps_search.store.store import opened_study
 
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the folder and say what is in it, why that trial, and what can be done with it."""
     folder = Path(arguments.out)
-    with opened(arguments) as (store, study):
+    with opened_study(commands.location(arguments), arguments.study) as (store, study):
         exported = export_trial(
             store,
             study,

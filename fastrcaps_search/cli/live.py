@@ -47,43 +47,38 @@ def display(
         with Live("", refresh_per_second=4, transient=True) as live:
             yield lambda progress: live.update(lines.text(progress))
     else:
-        yield _Plain(study, epochs=arguments.verbose).observe
+        yield lambda progress: _print_newest(study, progress, epochs=arguments.verbose)
 
 
-class _Plain:
+def _print_newest(study: Orchestrator, progress: Progress, *, epochs: bool) -> None:
     """One line per trial that begins, goes on or ends; per epoch too when asked."""
+    if progress.last is None:
+        return
+    name, event = progress.last
+    line = _line(study, progress.workers[name], event, epochs=epochs)
+    if line:
+        print(f"{name}: {line}", flush=True)
 
-    def __init__(self, study: Orchestrator, *, epochs: bool) -> None:
-        self._study = study
-        self._epochs = epochs
 
-    def observe(self, progress: Progress) -> None:
-        """Print the newest event."""
-        if progress.last is None:
-            return
-        name, event = progress.last
-        line = self._line(progress.workers[name], event)
-        if line:
-            print(f"{name}: {line}", flush=True)
-
-    def _line(self, view: WorkerView, event: dict[str, object]) -> str:
-        kind, trial = event["event"], event.get("trial", view.trial)
-        if view.run is not None:
-            trial = f"{trial} run {view.run}"
-        if kind == WorkerEvent.EPOCH and self._epochs:
-            accuracy = float(str(event["accuracy"]))
-            return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
-        if kind == WorkerEvent.WAITING:
-            return f"waits for {event['held']}" if event["held"] else "waits"
-        if kind == WorkerEvent.NO_CORES:
-            free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
-            return f"waits for {free}, in use by {event['held'] or 'another process'}"
-        if kind in PLAIN:
-            return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
-        if kind == WorkerEvent.COMPLETE:
-            means = _values(self._study, int(str(event["trial"])), only=view.run is None)
-            return f"trial {trial} complete{means}"
-        return ""
+def _line(study: Orchestrator, view: WorkerView, event: dict[str, object], *, epochs: bool) -> str:
+    """The line of an event; empty for none."""
+    kind, trial = event["event"], event.get("trial", view.trial)
+    if view.run is not None:
+        trial = f"{trial} run {view.run}"
+    if kind == WorkerEvent.EPOCH and epochs:
+        accuracy = float(str(event["accuracy"]))
+        return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+    if kind == WorkerEvent.WAITING:
+        return f"waits for {event['held']}" if event["held"] else "waits"
+    if kind == WorkerEvent.NO_CORES:
+        free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
+        return f"waits for {free}, in use by {event['held'] or 'another process'}"
+    if kind in PLAIN:
+        return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
+    if kind == WorkerEvent.COMPLETE:
+        means = _values(study, int(str(event["trial"])), only=view.run is None)
+        return f"trial {trial} complete{means}"
+    return ""
 
 
 def _values(study: Orchestrator, number: int, *, only: bool) -> str:
@@ -97,9 +92,10 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
         number: The trial.
         only: Whether the trial has this run alone.
     """
-    trial = study.peek_trial(number)
-    if trial is None:
+    found = study.peek(lambda store: store.trials(study.study, number=number))
+    if not found:
         return ": its values are stored"
+    trial = found[0]
     if trial.means is None:
         return ""
     values = trial.means
@@ -128,9 +124,10 @@ class _Lines:
 
     def _worker(self, view: WorkerView) -> str:
         run = "" if view.run is None else f" run {view.run}"
-        if view.doing != "trains":
+        doing = "waits for the database" if view.store_is_out else view.doing
+        if doing != "trains":
             trial = "" if view.trial is None else f" trial {view.trial}{run}"
-            return f"{view.name}  {view.doing}{trial}"
+            return f"{view.name}  {doing}{trial}"
         speed = view.images_per_second
         return (
             f"{view.name}  trial {view.trial}{run}  {view.policy}  "
@@ -140,7 +137,7 @@ class _Lines:
 
     def _refresh(self) -> None:
         """The line of the front, as it is; it stays while the database is out."""
-        outcome = self._study.peek()
+        outcome = self._study.peek(self._study.outcome)
         if outcome is not None:
             self._front = self._front_line(outcome)
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from fastrcaps_search.cli import commands
 from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
-from fastrcaps_search.store.place import STORAGE_VARIABLE, locate
+from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
 IN_URL = re.compile(r"://[^\s@/]*:\S*@")
@@ -52,7 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
             # A flag that is cut short may come to mean another with the next release.
             allow_abbrev=False,
         )
-        command.add_arguments(subparser)
+        for flag in command.flags:
+            flag(subparser)
         subparser.add_argument(
             "--debug", action="store_true", help="show the trace of an error too"
         )

@@ -42,19 +42,19 @@ def print_trials(rows: Sequence[dict[str, Any]]) -> None:
         print("accuracy: estimates of the true means; means of the runs: --json")
 
 
-def print_front(rows: Sequence[dict[str, Any]], *, study: str, repeats: int) -> None:
+def print_front(rows: Sequence[dict[str, Any]], *, study: str, front_runs: int) -> None:
     """The rows of the front, and what is still unknown of it.
 
     Args:
         rows: Those of ``front --json``.
         study: Name of the study.
-        repeats: Runs that are planned for each trial on or near the front.
+        front_runs: Runs that are planned for each trial on or near the front.
     """
     print_trials(rows)
     if any(row["front_probability"] is None for row in rows):
         advice = f"`fastrcaps-search run --study {study} --runs-on-front 5` says how sure it is"
-        if repeats:
-            advice = f"{repeats} runs are planned for each trial on or near the front"
+        if front_runs:
+            advice = f"{front_runs} runs are planned for each trial on or near the front"
         print(f"on front: ? where nothing was repeated; {advice}")
 
 

@@ -9,18 +9,15 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.rates import write_rates
+from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.search.options import asked_study
-from fastrcaps_search.search.torch_environment import torch_environment
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
 from fastrcaps_search.training.resources import cores
 
 
 def rates(arguments: argparse.Namespace) -> int:
     """Make the test, print the proposal and write the page."""
-    if arguments.out is not None and Path(arguments.out).suffix.lower() != ".html":
-        raise UsageError(f"--out must end in .html, got {arguments.out!r}; the page is HTML")
     definition = asked_study(arguments.study, commands.location(arguments))
     folder = commands.data_folder(arguments)
     # Torch's threads read it when they are first imported: they train as those of a worker do.
@@ -34,7 +31,7 @@ def rates(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         steps=arguments.steps,
     )
-    page = Path(arguments.out) if arguments.out else Path(FOLDER) / f"{test.study}-rates.html"
+    page = arguments.out or Path(FOLDER) / f"{test.study}-rates.html"
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(test)

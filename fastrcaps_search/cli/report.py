@@ -1,30 +1,45 @@
-"""``report``: a study as a page, images or tables."""
+"""``report``: a study as a page, images or tables, once or for as long as it goes on."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import select
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study as analysed_study
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import FastrcapsError, StoreUnavailableError, UsageError
+from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.place import DEFAULT_STORAGE, Location
+from fastrcaps_search.store.location import (
+    DEFAULT_STORAGE,
+    STORAGE_VARIABLE,
+    Location,
+    chosen_location,
+)
 from fastrcaps_search.store.store import Store
 
 FOLDER = "reports"
 PAUSE_SECONDS = 2.0
-"""Between two looks at a study that is watched."""
+"""Between two looks at a study that is watched, at least."""
+REST = 10.0
+"""The page of a running study that took so long is not written again for so many times that."""
+PATIENCE_SECONDS = 10.0
+LOWEST_PRIORITY = 19
+"""Niceness with which a page takes next to nothing from trainings that are being timed."""
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -43,22 +58,14 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def sleep(seconds: float) -> bool:
-    """Wait; nothing ends the wait for good."""
-    time.sleep(seconds)
-    return False
-
-
 def watch(
     location: Location,
     name: str,
     files: Sequence[tuple[Path, Format]],
     *,
     known: StoredStudy | None = None,
-    wait: Callable[[float], bool] = sleep,
-    pause_seconds: float = PAUSE_SECONDS,
+    wait: Callable[[float], object] = time.sleep,
     rest: float = 0.0,
-    bears: type[FastrcapsError] = StoreUnavailableError,
 ) -> None:
     """Write again whenever the study has changed, until nothing is left to do.
 
@@ -67,13 +74,10 @@ def watch(
         name: The study.
         files: What to write.
         known: What was written already.
-        wait: Waits for so many seconds; whether to end.
-        pause_seconds: Between two looks, at least.
-        rest: The pause after a look that took so long, times that: the page of a long study takes
-            seconds.
-        bears: What may go wrong in a look, which is said; the next one may find it mended.
+        wait: Waits for so many seconds; something true ends the watch.
+        rest: The pause after a look that took so long, times that.
     """
-    over, seconds = False, pause_seconds if known else 0.0
+    over, seconds = False, PAUSE_SECONDS if known else 0.0
     while not over and not wait(seconds):
         began = time.monotonic()
         try:
@@ -83,9 +87,52 @@ def watch(
             if known is None or changed(known, found):
                 write(found, files)
             known = found
-        except bears as error:
+        except StoreUnavailableError as error:
             print(f"waits for the database: {error}", file=sys.stderr, flush=True)
-        seconds = max(pause_seconds, rest * (time.monotonic() - began))
+        except DiskError as error:
+            print(f"waits for room: {error}", file=sys.stderr, flush=True)
+        seconds = max(PAUSE_SECONDS, rest * (time.monotonic() - began))
+
+
+@contextmanager
+def kept_current(name: str, location: Location) -> Iterator[None]:
+    """Keep the page of a running study current meanwhile, in a process of the lowest priority.
+
+    It gets the database through its environment, as a password has no place on a command line, and
+    ends with its standard input, which the kernel closes too when ``run`` is killed. What goes
+    wrong there is not said: the run writes the page itself when it ends.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fastrcaps_search.cli.report", name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, STORAGE_VARIABLE: location.url},
+        # Ctrl-C is for the run, which decides when it ends.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        # Before the run writes its last page, which this one must not replace by an older.
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_SECONDS)
+        process.kill()
+        process.communicate()
+
+
+def _keep_current(name: str) -> None:
+    """Write the page whenever the study has changed, until standard input ends."""
+
+    def ended(seconds: float) -> bool:
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        return bool(ready) and not os.read(sys.stdin.fileno(), 1)
+
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+    # An exit in good order leaves no temporary file behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+    watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
@@ -127,8 +174,7 @@ def page_path(name: str, form: Format = Format.HTML) -> Path:
 
 def read_study(location: Location, name: str) -> StoredStudy:
     """All that a report needs of a stored study."""
-    store = Store.reading(location)
-    try:
+    with Store.reading(location) as store:
         seen = analysed_study(store, name, epochs=True)
         return StoredStudy(
             study=seen.study,
@@ -139,8 +185,6 @@ def read_study(location: Location, name: str) -> StoredStudy:
             possible=configuration_count(seen.study.definition),
             hits=store.hits(seen.study, front_numbers(seen.trials)[:MOST_SHOWN]),
         )
-    finally:
-        store.close()
 
 
 def changed(before: StoredStudy, after: StoredStudy) -> bool:
@@ -149,21 +193,9 @@ def changed(before: StoredStudy, after: StoredStudy) -> bool:
 
 
 def _state(stored: StoredStudy) -> object:
-    return (
-        (stored.study.budget, stored.study.repeats),
-        [
-            (
-                t.number,
-                t.state,
-                t.test_accuracy,
-                len(t.epochs),
-                [(run.run, run.token, run.has_ended) for run in t.runs],
-                t.infeasible,
-            )
-            for t in stored.trials
-        ],
-        [(lease.key, lease.token) for lease in stored.leases],
-    )
+    # Of leases not how long they have been silent.
+    held = [(lease.key, lease.token) for lease in stored.leases]
+    return stored.study, stored.trials, held
 
 
 def _storage_words(location: Location) -> str | None:
@@ -175,3 +207,7 @@ def _storage_words(location: Location) -> str | None:
         return ""
     inside = location.path.is_relative_to(here)
     return str(location.path.relative_to(here) if inside else location.path)
+
+
+if __name__ == "__main__":
+    _keep_current(sys.argv[1])

@@ -14,9 +14,8 @@ from typing import Any
 
 from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.cli.current import kept_current
 from fastrcaps_search.cli.live import display
-from fastrcaps_search.cli.report import page_path, read_study
+from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, RunError
 from fastrcaps_search.report.write import write_report
@@ -24,8 +23,8 @@ from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
 from fastrcaps_search.search.supervise import Observer
-from fastrcaps_search.store.patience import Patience
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         definition=asked_study(arguments.study, common["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
-        repeats=arguments.runs_on_front,
+        front_runs=arguments.runs_on_front,
         **common,
     )
     with (
@@ -93,14 +92,14 @@ def _common(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _patience(options: WorkerOptions, stop: threading.Event) -> Patience:
+def _patience(options: WorkerOptions, stop: threading.Event) -> RetryPolicy:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
         line = f"waits for the database: {reason}" if reason else "the database is back"
         print(line, file=sys.stderr, flush=True)
 
-    return Patience(options.store_patience, stop, tell)
+    return RetryPolicy(options.store_patience, stop, tell)
 
 
 class _Printed(RunObserver):
@@ -129,11 +128,12 @@ class _Printed(RunObserver):
         work = outcome.work
         print(f"{outcome.study.name}: {work.finished}/{work.target} done, nothing to train")
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        if plan.warning:
-            print(f"warning: {plan.warning}", file=sys.stderr, flush=True)
+    def warned(self, warning: str) -> None:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
         if not self._arguments.quiet:
-            print(orchestrator.plan_line(plan), flush=True)
+            print(orchestrator.plan_line(plan, outcome), flush=True)
 
     @contextmanager
     def training(self, orchestrator: Orchestrator, plan: WorkerPlan) -> Iterator[Observer]:
@@ -148,7 +148,7 @@ def _end(outcome: RunOutcome, options: RunOptions) -> int:
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
-        output.print_front(rows, study=study.name, repeats=study.repeats)
+        output.print_front(rows, study=study.name, front_runs=study.front_runs)
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
     print(f"\nreport: {_write_page(study, options)}")
@@ -169,7 +169,11 @@ def _judge(outcome: RunOutcome) -> int:
         print(
             f"the space has {target} configurations and all have been evaluated: "
             f"there is none left for a budget of {outcome.study.budget}"
-            + ("" if outcome.study.repeats else "; --runs-on-front 5 says how sure the front is")
+            + (
+                ""
+                if outcome.study.front_runs
+                else "; --runs-on-front 5 says how sure the front is"
+            )
         )
     if outcome.all_failed:
         reasons = {

@@ -1,13 +1,16 @@
-"""The texts that flags accept. Nothing heavy is imported here."""
+"""The texts that flags accept, and how they are read. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
-from fastrcaps_search.cli.criteria_flags import whole
+from fastrcaps_search.definition.objective import OBJECTIVES, Objective
+from fastrcaps_search.errors import UsageError
+from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.report.formats import Format
 
 Item = TypeVar("Item")
@@ -16,6 +19,21 @@ MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
 PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Parser of whole numbers of a range."""
+
+    def parse(text: str) -> int:
+        # Longer texts cannot be in range, and Python refuses to read the longest.
+        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
+            )
+        return value
+
+    return parse
 
 
 def seconds(low: float, high: float) -> Callable[[str], float]:
@@ -57,6 +75,13 @@ def word(kind: Iterable[Item]) -> Callable[[str], Item]:
     return parse
 
 
+def html_file(text: str) -> Path:
+    """A file that is to be a page."""
+    if Path(text).suffix.lower() != ".html":
+        raise UsageError(f"--out must end in .html, got {text!r}; the page is HTML")
+    return Path(text)
+
+
 def formats(text: str) -> tuple[Format, ...]:
     """Formats with commas between them."""
     given = text.lower().split(",")
@@ -65,3 +90,31 @@ def formats(text: str) -> tuple[Format, ...]:
             f"must be one or more of {', '.join(Format)}, with commas, got {text[:60]!r}"
         )
     return tuple(Format(word) for word in dict.fromkeys(given))
+
+
+def bound_of(objective: Objective) -> Callable[[str], float]:
+    """Parser of a bound of an objective."""
+
+    def parse(text: str) -> float:
+        value = objective.scale.read(text)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"must be {objective.scale.typed}, got {text[:30]!r}")
+        return value
+
+    return parse
+
+
+def preference(text: str) -> Preference:
+    """What is wanted most."""
+    try:
+        return Preference.read(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("prefer ")) from None
+
+
+def given_criteria(arguments: argparse.Namespace) -> Criteria | None:
+    """The criteria that the flags stand for; ``None`` where none of them was given."""
+    bounds = {one.argument: getattr(arguments, one.argument) for one in OBJECTIVES}
+    if arguments.prefer is None and not any(limit is not None for limit in bounds.values()):
+        return None
+    return Criteria.of(bounds, arguments.prefer or Preference())

@@ -41,12 +41,6 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
-class EarlyStopping(StrEnum):
-    """Rule that ends a run before its last epoch."""
-
-    OFF = "off"
-
-
 class RoutingGradient(StrEnum):
     """Through which routing iterations the gradient flows."""
 

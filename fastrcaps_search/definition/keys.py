@@ -9,7 +9,6 @@ from typing import Any
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
-    EarlyStopping,
     EvaluateOn,
     Precision,
     RoutingGradient,
@@ -106,7 +105,6 @@ STUDY_CHECKS: dict[str, Check] = {
     "batch_size": _as_of_a_trial,
     "boundaries": _boundaries,
     "precision": lambda value, key: checks.choice(value, key, Precision),
-    "early_stopping": lambda value, key: checks.choice(value, key, EarlyStopping),
     "train_images": whole(1, 10_000_000),
     "shifts": checks.boolean,
     "lr_max": _as_of_a_trial,

@@ -10,7 +10,6 @@ from fastrcaps_search.data.data_set import DataSet
 from fastrcaps_search.data.shipped import MNIST
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import (
-    EarlyStopping,
     EvaluateOn,
     Precision,
     RoutingGradient,
@@ -47,7 +46,6 @@ class StudyDefinition(Keyed):
         batch_size: Size of a constant batch, and the unit of a schedule's step.
         boundaries: Last epoch of batch 1, of 2^P and of 2^(P+1).
         precision: Arithmetic of the training step.
-        early_stopping: Rule that ends a run early.
         train_images: Only the first images of the training split; ``None`` for all.
         shifts: Whether training images are shifted by up to 2 pixels each way.
         lr_max: Highest learning rate (fixed rate, start of a decay).
@@ -80,7 +78,6 @@ class StudyDefinition(Keyed):
     batch_size: int = 16
     boundaries: tuple[int, ...] = (3, 8, 13)
     precision: Precision = Precision.FP32
-    early_stopping: EarlyStopping = EarlyStopping.OFF
     train_images: int | None = None
     shifts: bool = True
     lr_max: float = 1e-3

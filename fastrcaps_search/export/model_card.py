@@ -19,7 +19,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError
 from fastrcaps_search.metrics import RunSetting
 
-FORMAT = "fastrcaps-network-3"
+FORMAT = "fastrcaps-network-4"
 WEIGHTS_FILE = "weights.safetensors"
 CARD_FILE = "network.json"
 ONNX_FILE = "network.onnx"

@@ -77,7 +77,6 @@ def tiles(view: ReportView) -> Iterator[Tile]:
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     counts = {
         f"complete{infeasible}": summary.complete,
-        "stopped early": summary.stopped,
         "failed": summary.failed,
         "running": summary.running,
     }

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastrcaps_search.definition.choices import EarlyStopping, EvaluateOn
+from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -138,11 +138,8 @@ class Published:
         Its figures compare where all training images were trained on as in the paper, and the
         test set was read after each of its epochs.
         """
-        is_judged_alike = (
-            definition.data_set == self.study.data_set
-            and definition.evaluate_on is EvaluateOn.TEST
-            and definition.early_stopping is EarlyStopping.OFF
-        )
+        same_data = definition.data_set == self.study.data_set
+        is_judged_alike = same_data and definition.evaluate_on is EvaluateOn.TEST
         return self._names.get(self._plan(definition, parameters)) if is_judged_alike else None
 
     @cached_property

@@ -136,8 +136,6 @@ class TrialView:
         record, planned = self.record, self.definition.runs_per_trial
         if record.state is TrialState.FAILED:
             return failure_reason(record)
-        if record.state is TrialState.STOPPED:
-            return ""
         first = record.infeasible
         if record.state is TrialState.RUNNING and planned > 1:
             first = f"{len(record.results)} of {planned} runs done"

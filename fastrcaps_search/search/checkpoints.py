@@ -1,12 +1,18 @@
-"""Where the checkpoints of a run are, and which of them count."""
+"""The checkpoints of a run: where they are, which of them count, which are no longer wanted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.networks import unwanted
+from fastrcaps_search.errors import CheckpointError
+from fastrcaps_search.export.writer import Weights
 from fastrcaps_search.search.files import run_folder
-from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.records import RunKey, StudyRecord
+from fastrcaps_search.store.ending import mark_removed
+from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.records import RunRecord, StudyRecord
+from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 
@@ -19,9 +25,9 @@ def tokens_by_epoch(trial: TrialRecord, *, run: int) -> dict[int, int]:
 def run_checkpoints(
     location: Location,
     study: StudyRecord,
-    key: RunKey,
+    trial: TrialRecord,
+    run: int,
     *,
-    configuration_key: str,
     known: Mapping[int, int],
     claim: int = 1,
 ) -> CheckpointFolder:
@@ -30,20 +36,72 @@ def run_checkpoints(
     Args:
         location: The database and its files.
         study: The study.
-        key: The run.
-        configuration_key: Its trial's configuration.
+        trial: The trial.
+        run: Index of the run.
         known: The claim whose checkpoint counts, by epoch.
         claim: The claim under which checkpoints are written.
     """
     return CheckpointFolder(
-        run_folder(location, study, key.number, key.run),
+        run_folder(location, study, trial.number, run),
         owner={
             "study": study.uid,
-            "trial": str(key.number),
-            "run": str(key.run),
-            "seed": str(study.seed + key.run),
-            "configuration": configuration_key,
+            "trial": str(trial.number),
+            "run": str(run),
+            "seed": str(study.seed + run),
+            "configuration": trial.configuration_key,
         },
         claim=claim,
         known=known,
     )
+
+
+def best_weights(
+    location: Location, study: StudyRecord, trial: TrialRecord, run: RunRecord
+) -> Weights:
+    """The weights of a run's best epoch.
+
+    Args:
+        location: The database and its files.
+        study: The study.
+        trial: The trial with its epochs, which say whose weights count.
+        run: Its run.
+
+    Raises:
+        CheckpointError: They are missing or damaged.
+    """
+    known, best = tokens_by_epoch(trial, run=run.run), run.best_epoch
+    if best not in known:
+        raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
+    return run_checkpoints(location, study, trial, run.run, known=known).weights(best)
+
+
+class CheckpointCollector:
+    """Keeps the files of a study on this machine to what may still be wanted.
+
+    Args:
+        store: The store.
+        study: The study.
+    """
+
+    def __init__(self, store: Store, study: StudyRecord) -> None:
+        self._store = store
+        self._study = study
+        self._collected: set[tuple[int, int, int]] = set()
+
+    def collect(self) -> None:
+        """Remove the checkpoints of trials whose networks are no longer wanted, and not held."""
+        seen = read_study(self._store, self._study.name)
+        held = {lease.number for lease in seen.leases}
+        for trial in unwanted(seen.trials):
+            networks = {(trial.number, run.run, run.token) for run in trial.runs}
+            if trial.number in held or networks <= self._collected:
+                continue
+            if mark_removed(self._store, self._study, trial):
+                for network in networks - self._collected:
+                    self._remove(*network)
+                self._collected |= networks
+
+    def _remove(self, number: int, run: int, token: int) -> None:
+        """Remove the checkpoints of a run but those of later claims, which belong to others."""
+        folder = run_folder(self._store.location, self._study, number, run)
+        CheckpointFolder(folder, owner={}, claim=token).remove()

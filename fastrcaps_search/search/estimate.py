@@ -56,15 +56,6 @@ def _training_seconds(
     )
 
 
-def images_per_second(
-    definition: StudyDefinition, measured: StepSeconds, *, workers: int
-) -> float:
-    """Training images of all workers together, each batch size at its share of the study."""
-    epochs = fmean(definition.epochs_of(parameters) for parameters in _assignments(definition))
-    images = definition.split_size * epochs * definition.runs_per_trial
-    return workers * images / trial_seconds(definition, measured)
-
-
 def batch_sizes(definition: StudyDefinition) -> list[int]:
     """Batch sizes of the study's trials, sorted; in a large space those of a sample."""
     plans = (training_plan(definition, parameters) for parameters in _assignments(definition))

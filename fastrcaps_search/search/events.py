@@ -43,8 +43,6 @@ class WorkerEvent(StrEnum):
     """It answers again."""
     DONE = auto()
     """Nothing is left to do."""
-    EXHAUSTED = auto()
-    """Nothing is left, as every configuration has been taken."""
     ERROR = auto()
     """The worker cannot work: ``message``, ``exit_code``."""
     DIED = auto()

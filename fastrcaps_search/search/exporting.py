@@ -13,9 +13,8 @@ from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
-from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
-from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord, TrialState
+from fastrcaps_search.search.checkpoints import best_weights
+from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -115,10 +114,14 @@ def _best_kept(
     errors = []
     for run in kept_runs(trial, index):
         try:
-            return run, _weights(store, study, trial, run)
+            return run, best_weights(store.location, study, trial, run)
         except CheckpointError as error:
-            errors.append(error)
-    raise errors[0]
+            errors.append((run.run, error))
+    number, first = errors[0]
+    raise CheckpointError(
+        f"the weights of trial {trial.number}, run {number} must be here, but {first}; they are "
+        "on the machine that trained them, or in the folder that --files names"
+    ) from first
 
 
 def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number: int) -> None:
@@ -137,24 +140,11 @@ def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number:
         )
 
 
-def _weights(store: Store, study: StudyRecord, trial: TrialRecord, run: RunRecord) -> Weights:
-    folder = run_checkpoints(
-        store.location,
-        study,
-        RunKey(trial.number, run.run),
-        configuration_key=trial.configuration_key,
-        known=tokens_by_epoch(trial, run=run.run),
-    )
-    try:
-        return folder.weights(run.best_epoch or 0)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"the weights of trial {trial.number}, run {run.run} must be here, but {error}; they "
-            "are on the machine that trained them, or in the folder that --files names"
-        ) from error
-
-
 def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
+    # Where the best epoch was trained and measured: a run may have gone on elsewhere.
+    epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
+    setting = next((epoch.setting for epoch in epochs), run.setting)
+    assert setting is not None
     return ModelCard(
         definition=study.definition,
         parameters=trial.parameters,
@@ -166,13 +156,5 @@ def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
         accuracy=run.accuracy or 0.0,
         test_accuracy=run.test_accuracy,
         training_seconds=run.training_seconds or 0.0,
-        setting=_setting(trial, run),
+        setting=setting,
     )
-
-
-def _setting(trial: TrialRecord, run: RunRecord) -> RunSetting:
-    """Where the best epoch was trained and measured: a run may have gone on elsewhere."""
-    epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
-    setting = next((epoch.setting for epoch in epochs), run.setting)
-    assert setting is not None
-    return setting

@@ -1,13 +1,19 @@
-"""Where a study keeps its files: checkpoints and logs in one folder of its own."""
+"""Where a study keeps its files, checkpoints and logs in one folder of its own; a run's log."""
 
 from __future__ import annotations
 
+import logging
 import platform
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.errors import DiskError
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
+
+LOG = logging.getLogger("fastrcaps_search.trial")
 
 
 def study_folder(location: Location, study: StudyRecord) -> Path:
@@ -47,3 +53,36 @@ def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:
 def worker_log(location: Location, study: StudyRecord, worker: str) -> Path:
     """Whatever a worker and its libraries print; several machines may share the folder."""
     return study_folder(location, study) / f"{worker}-{platform.node()}.log"
+
+
+@contextmanager
+def log_errors(path: Path) -> Iterator[None]:
+    """Make the folder of a log, and say in one line why the log cannot be opened.
+
+    Raises:
+        DiskError: Instead of any OSError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise DiskError(
+            f"{path.parent} must be a folder that can be written, got: {error.strerror}; mend it, "
+            "or name another with --files"
+        ) from error
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Write the log of a run while it is worked on."""
+    with log_errors(path):
+        handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        # What could not be written before cannot be written now, on a full disk.
+        with suppress(OSError):
+            handler.close()

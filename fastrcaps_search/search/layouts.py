@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.search.estimate import images_per_second
+from fastrcaps_search.search.estimate import trial_seconds
 from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
 from fastrcaps_search.training.resources import may_have_cards
 
@@ -122,15 +122,10 @@ def candidates(cores: int, *, most: int) -> list[WorkerLayout]:
         cores: Cores to divide.
         most: Workers that can have something to do.
     """
+    top = min(cores, most, MOST_CPU_WORKERS)
     # Of layouts with as many threads each, only the one with the most workers.
-    by_threads = {
-        cores // workers: WorkerLayout(workers, cores // workers)
-        for workers in range(1, min(cores, most, MOST_CPU_WORKERS) + 1)
-    }
-    found = sorted(by_threads.values())
-    # Of those between, the one that leaves the fewest cores idle.
-    between = sorted(found[1:-1], key=lambda one: (one.workers * one.threads, one.workers))
-    return sorted({found[0], *between[-1:], found[-1]})
+    by_threads = {cores // each: each for each in sorted({1, min(2, top), top})}
+    return [WorkerLayout(workers, threads) for threads, workers in by_threads.items()]
 
 
 def choose_layout(
@@ -145,7 +140,7 @@ def choose_layout(
     layout = options.layout(devices, cores=cores)
     if layout is None and machine.devices == ("cpu",):
         rates = {
-            one: images_per_second(definition, seconds, workers=one.workers)
+            one: one.workers / trial_seconds(definition, seconds)
             for one, seconds in machine.step_seconds.items()
         }
         best = max(rates.values())

@@ -11,7 +11,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
-from fastrcaps_search.store.place import (
+from fastrcaps_search.store.location import (
     LEASE_LIMITS,
     LEASE_SECONDS,
     PATIENCE_LIMITS,
@@ -69,13 +69,13 @@ class RunOptions(WorkerOptions):
         definition: The study.
         trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
         seed: Seed; ``None`` for the stored one, or 0.
-        repeats: Runs that each trial on or near the front is to have; ``None`` to plan none.
+        front_runs: Runs that each trial on or near the front is to have; ``None`` to plan none.
     """
 
     definition: StudyDefinition
     trials: int | None
     seed: int | None = None
-    repeats: int | None = None
+    front_runs: int | None = None
 
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
@@ -83,8 +83,8 @@ class RunOptions(WorkerOptions):
             require_whole("trials", self.trials, low=1)
         if self.seed is not None:
             require_whole("seed", self.seed, low=0, high=LARGEST_SEED)
-        if self.repeats is not None:
-            require_whole("runs_on_front", self.repeats, low=2, high=LARGEST_RUNS)
+        if self.front_runs is not None:
+            require_whole("runs_on_front", self.front_runs, low=2, high=LARGEST_RUNS)
 
 
 def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:
@@ -149,12 +149,9 @@ def _stored(location: Location, name: str) -> StudyRecord | None:
     if path is not None and not path.is_file():
         return None
     try:
-        store = Store.reading(location)
+        with Store.reading(location) as store:
+            return store.find_study(name)
     except WrongStoreError:
         if path is not None:
             raise
         return None
-    try:
-        return store.find_study(name)
-    finally:
-        store.close()

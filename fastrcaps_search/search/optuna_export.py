@@ -19,11 +19,11 @@ from fastrcaps_search.analysis.distributions import directions
 from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, frozen_trial, quiet
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
+from fastrcaps_search.store.claiming import ExportLease
+from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import engine_settings, prepare_writing, writing_url
-from fastrcaps_search.store.export_lease import ExportLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
@@ -13,6 +14,7 @@ from fastrcaps_search.errors import (
     FastrcapsError,
     InterruptedRunError,
     RunError,
+    StoreError,
     StoreUnavailableError,
 )
 from fastrcaps_search.search import estimate, files
@@ -26,13 +28,14 @@ from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.resources import cores
 
+Read = TypeVar("Read")
 LONG_TRIAL_SECONDS = 3600.0
 MOST_OTHER_WORKERS = 1024
 """Of a study on this machine, started by other runs that still work."""
@@ -68,8 +71,11 @@ class RunObserver:
     def nothing_left(self, outcome: RunOutcome) -> None:
         """The study is done."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan) -> None:
-        """The workers have been chosen, and will be started."""
+    def warned(self, warning: str) -> None:
+        """What somebody should know, though the run goes on."""
+
+    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
+        """The workers have been chosen, and will be started; how the study stood before."""
 
     def training(
         self, orchestrator: Orchestrator, plan: WorkerPlan
@@ -90,7 +96,7 @@ class Orchestrator:
         StudyNotFoundError: It is not stored.
     """
 
-    def __init__(self, name: str, options: WorkerOptions, patience: Patience) -> None:
+    def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
         self.options = options
         self.stop = patience.stop
         self._store = Store.writing(options.location, patience=patience)
@@ -102,16 +108,16 @@ class Orchestrator:
             raise
 
     @classmethod
-    def begin(cls, options: RunOptions, patience: Patience | None = None) -> Orchestrator:
+    def begin(cls, options: RunOptions, patience: RetryPolicy | None = None) -> Orchestrator:
         """Create the study, or go on with it."""
-        patience = patience or Patience(options.store_patience)
+        patience = patience or RetryPolicy(options.store_patience)
         patience(
             lambda: enter_study(
                 options.location,
                 options.definition,
                 seed=options.seed,
                 budget=budget(options),
-                repeats=options.repeats or 0,
+                front_runs=options.front_runs or 0,
             )
         )
         return cls(options.definition.name, options, patience)
@@ -120,30 +126,18 @@ class Orchestrator:
         """Close the connections."""
         self._store.close()
 
-    def outcome(self) -> RunOutcome:
-        """How the study stands."""
-        return self._outcome(self._store)
-
-    def peek(self) -> RunOutcome | None:
-        """How the study stands; ``None`` when the database does not say so at once."""
-        try:
-            return self._outcome(self._impatient)
-        except (StoreUnavailableError, DiskError):
-            return None
-
-    def peek_trial(self, number: int) -> TrialRecord | None:
-        """One trial, its values the means of its runs; ``None`` as for :meth:`peek`."""
-        try:
-            (trial,) = self._impatient.trials(self.study, number=number)
-        except (StoreUnavailableError, DiskError):
-            return None
-        return trial
-
-    def _outcome(self, store: Store) -> RunOutcome:
-        seen = read_study(store, self.study.name)
+    def outcome(self, store: Store | None = None) -> RunOutcome:
+        """How the study stands, read from its store or another one of the same database."""
+        seen = read_study(store or self._store, self.study.name)
         possible = configuration_count(seen.study.definition)
         work = remaining_work(seen.study, seen.trials, possible=possible)
         return RunOutcome(seen.study, tuple(seen.trials), work)
+
+    def peek(self, read: Callable[[Store], Read]) -> Read | None:
+        """What is read; ``None`` when the database does not say it at once."""
+        with suppress(StoreUnavailableError, DiskError):
+            return read(self._impatient)
+        return None
 
     def tell_optuna(self, *, patiently: bool = True) -> None:
         """Add the finished trials to Optuna's tables that the workers could not.
@@ -171,12 +165,14 @@ class Orchestrator:
         """
         # What the last workers of the study could not tell, killed in that moment.
         self.tell_optuna()
-        outcome = self.outcome()
-        if outcome.work.is_done:
-            observer.nothing_left(outcome)
-            return outcome
-        plan = self.plan(observer)
-        observer.planned(self, plan)
+        before = self.outcome()
+        if before.work.is_done:
+            observer.nothing_left(before)
+            return before
+        plan = self.plan(observer, before)
+        if plan.warning:
+            observer.warned(plan.warning)
+        observer.planned(self, plan, before)
         if self.stop.is_set():
             raise InterruptedRunError("interrupted before anything was trained")
         try:
@@ -187,10 +183,19 @@ class Orchestrator:
             with suppress(FastrcapsError):
                 self.tell_optuna(patiently=False)
             raise
-        self.tell_optuna()
-        return self.outcome()
+        try:
+            self.tell_optuna()
+        except (StoreError, DiskError) as error:
+            observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
+        after = self.outcome()
+        is_continuous = configuration_count(self.study.definition) is None
+        if is_continuous and after.study.budget == before.study.budget and not after.work.runs:
+            # The workers have ended as a continuous space had no more to offer.
+            work = remaining_work(after.study, after.trials, possible=len(after.trials))
+            return replace(after, work=work)
+        return after
 
-    def plan(self, observer: RunObserver) -> WorkerPlan:
+    def plan(self, observer: RunObserver, outcome: RunOutcome) -> WorkerPlan:
         """Look at the machine and choose the workers, or take those of the study's last runs.
 
         Raises:
@@ -213,12 +218,11 @@ class Orchestrator:
                 self._store, self.study, chosen, device_name=machine.device_name, cores=here
             )
             reason = why if stored == chosen else reason
-        left = self.outcome().work.at_once
+        left = outcome.work.at_once
         return plan_workers(options, machine, stored, cores=here, left=left, reason=reason)
 
-    def plan_line(self, plan: WorkerPlan) -> str:
+    def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
         """What will be done, on what, and about how long it will take."""
-        outcome = self.outcome()
         work, definition = outcome.work, self.study.definition
         left = work.target - work.finished
         trials = self._store.trials(self.study, epochs=True)
@@ -233,7 +237,7 @@ class Orchestrator:
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
             f"{estimate.in_words(each / definition.runs_per_trial * runs / workers)}"
-            f"{' before the repeats' if left and outcome.study.repeats else ''}"
+            f"{' before the repeats' if left and outcome.study.front_runs else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:
             line += (
@@ -261,35 +265,32 @@ class Orchestrator:
                     f"a study must have at most {MOST_OTHER_WORKERS} workers on a machine, and "
                     f"{self.study.name} has them already; wait for some to end"
                 )
+            location, options = self.options.location, self.options
+            specs = [
+                WorkerSpec(
+                    study=self.study.name,
+                    name=f"worker-{number}",
+                    device=plan.machine.devices[index % len(plan.machine.devices)],
+                    threads=plan.threads,
+                    location=location,
+                    log=files.worker_log(location, self.study, f"worker-{number}"),
+                    data_folder=options.data_folder,
+                    lease_seconds=options.lease_seconds,
+                    store_patience=options.store_patience,
+                )
+                for index, number in enumerate(names.held)
+            ]
             Supervisor(
-                self._specs(plan, names.held),
-                launcher=LAUNCHERS[self.options.launcher],
+                specs,
+                launcher=LAUNCHERS[options.launcher],
                 stop=self.stop,
                 observe=observe,
-                max_failures=self.options.max_failures,
+                max_failures=options.max_failures,
             ).run()
-
-    def _specs(self, plan: WorkerPlan, numbers: Sequence[int]) -> list[WorkerSpec]:
-        location = self.options.location
-        return [
-            WorkerSpec(
-                study=self.study.name,
-                name=name,
-                device=plan.machine.devices[index % len(plan.machine.devices)],
-                threads=plan.threads,
-                location=location,
-                log=files.worker_log(location, self.study, name),
-                data_folder=self.options.data_folder,
-                lease_seconds=self.options.lease_seconds,
-                store_patience=self.options.store_patience,
-            )
-            for index, number in enumerate(numbers)
-            for name in [f"worker-{number}"]
-        ]
 
 
 def _repeats_in_words(outcome: RunOutcome) -> str:
-    left, planned = len(outcome.work.repeats), outcome.study.repeats
+    left, planned = len(outcome.work.repeats), outcome.study.front_runs
     if not planned:
         return ""
     if outcome.work.is_searching:

@@ -15,9 +15,9 @@ from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_wo
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.claiming import Claimant, redefined
-from fastrcaps_search.store.lease import Claim
+from fastrcaps_search.store.ending import reap
+from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.reaping import reap
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -33,7 +33,6 @@ class Idle(StrEnum):
 
     WAIT = "wait"
     DONE = "done"
-    EXHAUSTED = "exhausted"
 
 
 class TrialQueue:
@@ -76,15 +75,11 @@ class TrialQueue:
                 if found is not None:
                     return found
 
-    def peek(self) -> Idle | None:
-        """``DONE`` or ``EXHAUSTED`` where nothing is left to claim, without claiming anything.
-
-        A run that another worker holds may yet come back.
-        """
-        seen = self._seen()
-        _, work = self._work(seen)
+    def is_over(self) -> bool:
+        """Whether nothing is left to claim: a run that another worker holds may yet come back."""
+        _, work = self._work(self._seen())
         tests = set(work.tests) - self._untestable
-        return None if work.is_searching or work.repeats or tests else _end(work)
+        return not (work.is_searching or work.repeats or tests)
 
     def _seen(self) -> Snapshot:
         seen = self._store.snapshot(self._claimant.study.name)
@@ -116,21 +111,9 @@ class TrialQueue:
             free = [key for key in keys if key not in held]
             if free:
                 purpose = Purpose.TEST if keys is tests else Purpose.TRAIN
-                return self._take(trials, free, purpose)
+                # The first of these runs that nobody has taken since.
+                taken = (self._claimant.take(trials[key.number], key.run, purpose) for key in free)
+                return next((claim for claim in taken if claim is not None), None)
             if keys:
                 return Idle.WAIT
-        return _end(work)
-
-    def _take(
-        self, trials: Sequence[TrialRecord], keys: Sequence[RunKey], purpose: Purpose
-    ) -> Claim | None:
-        """The first of these runs that nobody has taken since."""
-        for key in keys:
-            claim = self._claimant.take(trials[key.number], key.run, purpose)
-            if claim is not None:
-                return claim
-        return None
-
-
-def _end(work: RemainingWork) -> Idle:
-    return Idle.EXHAUSTED if work.exhausted else Idle.DONE
+        return Idle.DONE

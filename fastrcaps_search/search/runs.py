@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fastrcaps_search.definition.objective import objectives
 from fastrcaps_search.definition.study import StudyDefinition
@@ -18,16 +20,18 @@ from fastrcaps_search.errors import (
     SuspendedError,
     UsageError,
 )
+from fastrcaps_search.export.trained import classifier_of, trained_network
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints, tokens_by_epoch
 from fastrcaps_search.search.events import Tell, WorkerEvent
-from fastrcaps_search.search.trial_log import LOG
+from fastrcaps_search.search.files import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import DIVERGED, Failure, RunRecord, StudyRecord
+from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.evaluate import hits
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.resources import cores
@@ -76,16 +80,24 @@ def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure
         StoreError: The store or the lease is lost; the run can be continued.
         DeviceError: The device gave out; another process can continue the run.
     """
+    key = lease.claim.key
     try:
-        result = RunTraining(place, lease, record).train()
+        with _device_faults():
+            result = RunTraining(place, lease, record).train()
+    except (InterruptedRunError, DiskError, StoreError, UsageError, DeviceError):
+        raise
     except Exception as error:
-        _raise_unless_data(error)
-        failure = failure_of(error, lease, place.study)
+        # Whatever else a training raises is data about its configuration.
+        message, trace = _first_line(error), "".join(traceback.format_exception(error))
+        LOG.error("failed: %s\n%s", message, trace)
+        kind = DIVERGED if isinstance(error, DivergedError) else type(error).__name__
+        log = files.run_log(lease.store.location, place.study, key)
+        failure = Failure(kind, message, trace, str(log))
         fail_run(place.study, lease, failure)
         return failure
     LOG.info(
         "%s complete: accuracy %.4f, %.1f s, %d parameters",
-        lease.claim.key,
+        key,
         result.accuracy,
         result.training_seconds,
         result.parameters,
@@ -111,21 +123,14 @@ def fail_run(study: StudyRecord, lease: RunLease, failure: Failure) -> None:
     lease.fail(failure, ends_trial=is_planned or failure.is_divergence)
 
 
-def failure_of(error: Exception, lease: RunLease, study: StudyRecord) -> Failure:
-    """What a training that raised leaves behind, in the log too."""
-    message = _first_line(error)
-    trace = "".join(traceback.format_exception(error))
-    LOG.error("failed: %s\n%s", message, trace)
-    kind = DIVERGED if isinstance(error, DivergedError) else type(error).__name__
-    log = files.run_log(lease.store.location, study, lease.claim.key)
-    return Failure(kind, message, trace, str(log))
-
-
-def _raise_unless_data(error: Exception) -> None:
-    """Raise what is no fault of the configuration; all else a training raises is data about it."""
-    if isinstance(error, InterruptedRunError | DiskError | StoreError | UsageError):
-        raise error
-    if devices.is_device_fault(error):
+@contextmanager
+def _device_faults() -> Iterator[None]:
+    """Raise :class:`DeviceError` where the device or its memory gives out."""
+    try:
+        yield
+    except Exception as error:
+        if not devices.is_device_fault(error):
+            raise
         raise DeviceError(
             f"the device and its memory must last for the training, got: {_first_line(error)}"
         ) from error
@@ -158,8 +163,8 @@ class RunTraining:
         folder = run_checkpoints(
             self._lease.store.location,
             self._place.study,
-            claim.key,
-            configuration_key=claim.configuration_key,
+            self._record,
+            self._index,
             known=self._known(),
             claim=claim.token,
         )
@@ -170,16 +175,13 @@ class RunTraining:
                 result = run.train()
             except SuspendedError as error:
                 LOG.warning("%s: the epoch is trained again", error)
-                self._refresh()
+                store, study, number = self._lease.store, self._place.study, claim.key.number
+                (self._record,) = store.trials(study, epochs=True, number=number)
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
         others = _others(self._place.study.definition, result, run.epochs)
         self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
         return result
-
-    @property
-    def _stored(self) -> RunRecord | None:
-        return {run.run: run for run in self._record.runs}.get(self._index)
 
     def _known(self) -> dict[int, int]:
         """The claim whose checkpoint counts, by epoch."""
@@ -190,18 +192,14 @@ class RunTraining:
         known[max(known, default=0) + 1] = self._lease.claim.token - 1
         return known
 
-    def _refresh(self) -> None:
-        """Read the trial again as it is stored."""
-        store, study = self._lease.store, self._place.study
-        (self._record,) = store.trials(study, epochs=True, number=self._record.number)
-
     def _setting(self) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with.
 
         The threads are never more than there are cores for them.
         """
         device = self._place.splits.training.labels.device
-        before = None if self._stored is None else self._stored.setting
+        runs = {run.run: run for run in self._record.runs}
+        before = runs[self._index].setting if self._index in runs else None
         kernel = choose_kernel(
             device,
             network=self._plan.network,
@@ -225,15 +223,22 @@ class RunTraining:
 
         def on_epoch(metrics: EpochMetrics) -> None:
             self._lease.store_epoch(metrics, setting=setting)
-            self._told(metrics)
+            LOG.info(
+                "run %d epoch %d/%d: batch %d, accuracy %.4f, loss %.5f, %.2f s",
+                self._index,
+                metrics.epoch,
+                self._plan.epochs,
+                metrics.batch_size,
+                metrics.accuracy,
+                metrics.loss,
+                metrics.training_seconds,
+            )
+            accuracy = round(metrics.accuracy, 6)
+            place.tell(WorkerEvent.EPOCH, run=self._index, epoch=metrics.epoch, accuracy=accuracy)
 
         def on_progress(epoch: int, images: int, per_second: float) -> None:
-            self._place.tell(
-                WorkerEvent.PROGRESS,
-                epoch=epoch,
-                images=images,
-                images_per_second=round(per_second, 1),
-            )
+            speed = round(per_second, 1)
+            place.tell(WorkerEvent.PROGRESS, epoch=epoch, images=images, images_per_second=speed)
 
         def should_stop() -> bool:
             self._lease.require_held()
@@ -247,18 +252,15 @@ class RunTraining:
 
     def _build(self, kernel: str, folder: CheckpointFolder, hooks: Hooks) -> Run:
         """The run at its last checkpoint; from the start where that does not fit."""
-
-        def build() -> Run:
-            splits = self._place.splits
-            return Run(
-                self._plan,
-                seed=self._lease.claim.seed,
-                splits=splits,
-                kernel=kernel,
-                folder=folder,
-                hooks=hooks,
-            )
-
+        build = partial(
+            Run,
+            self._plan,
+            seed=self._lease.claim.seed,
+            splits=self._place.splits,
+            kernel=kernel,
+            folder=folder,
+            hooks=hooks,
+        )
         try:
             return build()
         except CheckpointError as error:
@@ -281,20 +283,27 @@ class RunTraining:
             LOG.info("run %d continues at epoch %d from its checkpoint", self._index, last + 1)
             self._place.tell(WorkerEvent.RESUMED, run=self._index, epoch=last + 1)
 
-    def _told(self, metrics: EpochMetrics) -> None:
-        LOG.info(
-            "run %d epoch %d/%d: batch %d, accuracy %.4f, loss %.5f, %.2f s",
-            self._index,
-            metrics.epoch,
-            self._plan.epochs,
-            metrics.batch_size,
-            metrics.accuracy,
-            metrics.loss,
-            metrics.training_seconds,
-        )
-        self._place.tell(
-            WorkerEvent.EPOCH,
-            run=self._index,
-            epoch=metrics.epoch,
-            accuracy=round(metrics.accuracy, 6),
-        )
+
+def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:
+    """Store what the best weights of a claimed run reach on the test set.
+
+    Args:
+        place: The worker's study and images.
+        lease: The lease of the run.
+        record: Its trial with its epochs.
+
+    Raises:
+        CheckpointError: The weights are missing or damaged.
+        DeviceError: The device gave out.
+    """
+    (run,) = (one for one in record.runs if one.run == lease.claim.key.run)
+    weights = best_weights(lease.store.location, place.study, record, run)
+    definition, test = place.study.definition, place.splits.test
+    assert run.setting is not None
+    with _device_faults():
+        network = trained_network(definition, record.parameters, weights)
+        device, kernel = test.labels.device, run.setting.kernel
+        classifier, _ = classifier_of(network, device, definition=definition, stored=kernel)
+        reached = int(hits(classifier, test).sum()) / len(test)
+    lease.store_test_accuracy(reached)
+    LOG.info("%s: test accuracy %.4f", lease.claim.key, reached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import traceback
@@ -17,20 +18,20 @@ from fastrcaps_search.errors import (
     StoreError,
 )
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.checkpoints import CheckpointCollector
 from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, fail_run, train_run
+from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.testing import read_test_set
-from fastrcaps_search.search.trial_log import LOG, log_claim, logging_to
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Failure, Purpose, RunKey
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.device import SuspensionWatch
@@ -38,6 +39,8 @@ from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import stage
 
 WAIT_SECONDS = 0.5
+RELEASE_SECONDS = 10.0
+"""How long a run is tried to be given back: less than the supervisor waits for the worker."""
 DEVICE_RETRIES = 2
 """Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
 
@@ -85,15 +88,20 @@ class Worker:
         """
         told: WorkerEvent | None = None
         while not self._stop.is_set():
-            found = self._next()
-            if found in (Idle.DONE, Idle.EXHAUSTED):
-                self._tell(WorkerEvent(found))
+            if self._slots.try_claim(self._cores):
+                # Before a run is claimed: without its images none must begin.
+                self._staged()
+                found, waits = self._queue.claim_next(), WorkerEvent.WAITING
+            else:
+                found = Idle.DONE if self._queue.is_over() else Idle.WAIT
+                waits = WorkerEvent.NO_CORES
+            if found is Idle.DONE:
+                self._tell(WorkerEvent.DONE)
                 return
             if isinstance(found, Claim):
                 told = None
                 self._do(found)
                 continue
-            waits = WorkerEvent.NO_CORES if found is None else WorkerEvent.WAITING
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
@@ -106,14 +114,6 @@ class Worker:
         self._export.close()
         self._slots.release()
 
-    def _next(self) -> Claim | Idle | None:
-        """What is to be done next; ``None`` while there are no free cores for it."""
-        if not self._slots.try_claim(self._cores):
-            return self._queue.peek()
-        # Before a run is claimed: without its images none must begin.
-        self._staged()
-        return self._queue.claim_next()
-
     def _use_threads(self, threads: int) -> int:
         """Threads of a run, which may have been begun with others than this worker's.
 
@@ -125,9 +125,15 @@ class Worker:
         return len(self._slots.held)
 
     def _awaited(self, waits: WorkerEvent) -> dict[str, object]:
-        if waits is WorkerEvent.WAITING:
-            return {"held": self._held()}
-        return {"cores": self._cores, "held": self._slots.holders()}
+        """Who holds the cores or the runs that are waited for."""
+        if waits is WorkerEvent.NO_CORES:
+            return {"cores": self._cores, "held": self._slots.holders()}
+        held = [
+            f"{lease.key if self._numbers_runs(lease.key) else f'trial {lease.number}'} "
+            f"({lease.worker}, process {lease.pid} on {lease.host_name})"
+            for lease in live_leases(self._store.leases(self._study))
+        ]
+        return {"held": ", ".join(held)}
 
     def _staged(self) -> Workplace:
         """The images on the device, once there is a core for them."""
@@ -152,16 +158,6 @@ class Worker:
             )
         return self._place
 
-    def _held(self) -> str:
-        """Who holds the runs that are waited for."""
-        return ", ".join(
-            f"{self._words(lease.key)} ({lease.worker}, process {lease.pid} on {lease.host_name})"
-            for lease in live_leases(self._store.leases(self._study))
-        )
-
-    def _words(self, key: RunKey) -> str:
-        return str(key) if self._numbers_runs(key) else f"trial {key.number}"
-
     def _numbers_runs(self, key: RunKey) -> bool:
         """Whether a trial's only run is not meant, which needs no number."""
         return key.run > 0 or self._study.definition.runs_per_trial > 1
@@ -178,9 +174,9 @@ class Worker:
             self._tell(WorkerEvent.LOST, **self._facts(claim))
             return
         except BaseException:
-            # When that fails, others see that this process is no more.
+            # When that fails, others see that this process is no more, and count it as a death.
             with suppress(FastrcapsError):
-                lease.release()
+                RetryPolicy(RELEASE_SECONDS)(lease.release)
             raise
 
     def _facts(self, claim: Claim) -> dict[str, object]:
@@ -190,7 +186,13 @@ class Worker:
 
     def _train(self, lease: RunLease) -> None:
         claim = lease.claim
-        log_claim(claim)
+        LOG.info(
+            "%s claimed by %s (claim %d): %s",
+            claim.key,
+            claim.worker,
+            claim.token,
+            json.dumps(claim.parameters.to_dict()),
+        )
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
         self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
@@ -239,7 +241,7 @@ class Worker:
         self._tell(WorkerEvent.TESTING, **self._facts(claim))
         try:
             read_test_set(self._staged(), lease, self._record(claim))
-        except CheckpointError as error:
+        except (CheckpointError, DeviceError) as error:
             LOG.warning("no test accuracy: %s", error)
             self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
             self._queue.give_up_testing(claim.key)

@@ -22,6 +22,7 @@ POLL_SECONDS = 0.25
 ADVANCES = (WorkerEvent.EPOCH, WorkerEvent.COMPLETE, WorkerEvent.FAILED)
 """Events after which a worker has got on."""
 DOING = {
+    WorkerEvent.BEGINS: "trains",
     WorkerEvent.WAITING: "waits",
     WorkerEvent.NO_CORES: "waits for cores",
     WorkerEvent.TESTING: "tests",
@@ -34,8 +35,7 @@ class WorkerView:
 
     Attributes:
         name: Name.
-        doing: ``starts``, ``trains``, ``waits``, ``waits for cores``, ``waits for the database``,
-            ``tests`` or ``ended``.
+        doing: ``starts``, ``trains``, ``waits``, ``waits for cores``, ``tests`` or ``ended``.
         trial: Trial at hand.
         run: Its run at hand; ``None`` where the trial has only one.
         policy: Its policy.
@@ -43,6 +43,7 @@ class WorkerView:
         epoch: Last epoch that it ended or is in.
         accuracy: After its last epoch.
         images_per_second: Of the current epoch.
+        store_is_out: Whether it waits for the database meanwhile.
     """
 
     name: str
@@ -54,6 +55,7 @@ class WorkerView:
     epoch: int | None = None
     accuracy: float | None = None
     images_per_second: float | None = None
+    store_is_out: bool = False
 
 
 @dataclass(slots=True)
@@ -138,7 +140,10 @@ class Supervisor:
             name, event = self._events.get(timeout=POLL_SECONDS)
         except queue.Empty:
             self._observe(self._progress)
-            self._end_stopped_workers()
+            for worker in self._workers.values():
+                # When the study is over, a worker that was suspended would be waited for.
+                if self._is_over and worker.is_suspended:
+                    worker.kill()
             return
         if event is None:
             self._ended(name)
@@ -153,34 +158,32 @@ class Supervisor:
         kind = event["event"]
         if kind in ADVANCES:
             self._restarts[name] = 0
-        if kind == WorkerEvent.BEGINS:
-            self._progress.workers[name] = WorkerView(
-                name, "trains", event["trial"], event.get("run"), event["policy"], event["epochs"]
-            )
+        if kind in DOING:
+            facts: dict[str, Any] = {
+                key: event.get(key) for key in ("trial", "run", "policy", "epochs")
+            }
+            self._progress.workers[name] = WorkerView(name, DOING[kind], **facts)
         elif kind in (WorkerEvent.EPOCH, WorkerEvent.PROGRESS):
             view.epoch = event["epoch"]
             view.accuracy = event.get("accuracy", view.accuracy)
             view.images_per_second = event.get("images_per_second", view.images_per_second)
-        elif kind in DOING:
-            self._progress.workers[name] = WorkerView(
-                name, DOING[kind], event.get("trial"), event.get("run")
-            )
-        elif kind == WorkerEvent.STORE_OUT:
-            view.doing = "waits for the database"
-        elif kind == WorkerEvent.STORE_BACK:
-            view.doing = "starts" if view.trial is None else "trains"
+        elif kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
+            view.store_is_out = kind == WorkerEvent.STORE_OUT
         self._judge(kind, event)
 
     def _judge(self, kind: str, event: dict[str, Any]) -> None:
         """Whether the run goes on."""
-        if kind in (WorkerEvent.DONE, WorkerEvent.EXHAUSTED):
+        if kind == WorkerEvent.DONE:
             self._is_over = True
         elif kind == WorkerEvent.COMPLETE:
             self._failures.clear()
         elif kind == WorkerEvent.FAILED:
             self._note_failure(event)
-        elif kind == WorkerEvent.ERROR:
-            self._note_error(event)
+        elif kind == WorkerEvent.ERROR and event["exit_code"] != InterruptedRunError.exit_code:
+            # A worker that says why it cannot work: the others could not either.
+            error = RunError(event["message"])
+            error.exit_code = event["exit_code"]
+            self._error = self._error or error
 
     def _note_failure(self, event: dict[str, Any]) -> None:
         if event.get("diverged"):
@@ -198,12 +201,6 @@ class Supervisor:
                 "more"
             )
 
-    def _note_error(self, event: dict[str, Any]) -> None:
-        """A worker that says why it cannot work: the others could not either."""
-        if event["exit_code"] != InterruptedRunError.exit_code and self._error is None:
-            self._error = RunError(event["message"])
-            self._error.exit_code = event["exit_code"]
-
     def _ended(self, name: str) -> None:
         worker = self._workers.pop(name)
         code = worker.wait(STOP_SECONDS)
@@ -211,9 +208,8 @@ class Supervisor:
         worker.kill()
         worker.close()
         self._progress.workers[name] = WorkerView(name, "ended")
-        if code in (0, InterruptedRunError.exit_code) or self._error or self._stop.is_set():
-            return
-        if self._is_over:
+        is_clean = code in (0, InterruptedRunError.exit_code)
+        if is_clean or self._error or self._stop.is_set() or self._is_over:
             return
         self._restarts[name] += 1
         if self._restarts[name] > RESTARTS:
@@ -225,12 +221,6 @@ class Supervisor:
         self._start(name)
         # Shown by the caller, like every event.
         self._progress.last = (name, {"event": WorkerEvent.DIED, "exit_code": code})
-
-    def _end_stopped_workers(self) -> None:
-        """When the study is over, end workers that were suspended: they would be waited for."""
-        for worker in self._workers.values():
-            if self._is_over and worker.is_suspended:
-                worker.kill()
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

@@ -20,10 +20,10 @@ from typing import TextIO
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
-from fastrcaps_search.search.launch.launcher import WorkerSpec, own_spec
-from fastrcaps_search.search.trial_log import LOG
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.search.files import LOG
+from fastrcaps_search.search.launch import WorkerSpec, own_spec
+from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 
 DEVICE_EXIT_CODE = 75
@@ -71,7 +71,7 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
         else:
             tell(WorkerEvent.STORE_BACK)
 
-    patience = Patience(spec.store_patience, stop, tell_outage)
+    patience = RetryPolicy(spec.store_patience, stop, tell_outage)
     with (
         closing(Store.writing(spec.location, patience=patience)) as store,
         closing(Worker(store, spec, tell=tell, stop=stop)) as worker,

@@ -1,4 +1,4 @@
-"""Claiming runs: each attempt is one transaction that holds only if all is as it was read."""
+"""Claiming runs, and the export: one transaction that holds only if all is as it was read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from sqlalchemy import Connection, func, insert, select
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.failing import lock_trial
-from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.lease import Claim
-from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.ending import lock_trial
+from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.location import LEASE_SECONDS
+from fastrcaps_search.store.process_identity import ProcessIdentity
+from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
+
+Held = tuple[RunKey, int]
+"""A run and the token under which it is held."""
+NO_STUDY = 0
+"""Stands for the database in leases: studies count from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +63,7 @@ class Claimant:
         table = schema.trials
         own = table.c.study_id == self.study.study_id
 
-        def described(run: RunKey, token: int) -> Claim:
-            return self._claim(run, token, Purpose.TRAIN, parameters, key)
-
-        def begin(connection: Connection) -> Claim | None:
+        def begin(connection: Connection) -> Held | None:
             budget = self._locked_budget(connection)
             number = connection.scalar(select(func.count()).select_from(table).where(own)) or 0
             row = {
@@ -69,14 +71,13 @@ class Claimant:
                 "number": number,
                 "assignment": json.dumps(parameters.to_dict()),
                 "configuration_key": key,
-                "created_at": now(),
+                "created_at": schema.now(),
             }
             if number >= budget or not schema.insert_unless_there(connection, table, row):
                 return None
-            claim = described(RunKey(number, 0), 1)
-            return claim if self._insert_run(connection, claim) else None
+            return self._insert_run(connection, RunKey(number, 0))
 
-        return self._leased(begin, described)
+        return self._leased(begin, Purpose.TRAIN, parameters, key)
 
     def take(self, trial: TrialRecord, run: int, purpose: Purpose) -> Claim | None:
         """Claim a run of a trial: one that nobody has begun, or that its worker has lost or left.
@@ -89,45 +90,24 @@ class Claimant:
         Returns:
             ``None`` where the run is no longer as it was read.
         """
+        key = RunKey(trial.number, run)
         before = next((one for one in trial.runs if one.run == run), None)
         table = schema.runs
 
-        def described(key: RunKey, token: int) -> Claim:
-            return self._claim(key, token, purpose, trial.parameters, trial.configuration_key)
-
-        def take(connection: Connection) -> Claim | None:
-            key = RunKey(trial.number, run)
+        def take(connection: Connection) -> Held | None:
             if before is None:
                 lock_trial(connection, self.study.study_id, trial.number)
-                claim = described(key, 1)
                 if self._has_failed_since(connection, trial):
                     return None
-                return claim if self._insert_run(connection, claim) else None
-            claim = described(key, before.token + 1)
+                return self._insert_run(connection, key)
             ended = table.c.finished_at.is_not(None)
             as_read = run_row(table, self.study.study_id, key)
             as_read &= (table.c.token == before.token) & (ended if before.has_ended else ~ended)
-            taken = connection.execute(table.update().where(as_read).values(token=claim.token))
-            return claim if taken.rowcount == 1 else None
+            token = before.token + 1
+            taken = connection.execute(table.update().where(as_read).values(token=token))
+            return (key, token) if taken.rowcount == 1 else None
 
-        return self._leased(take, described)
-
-    def _claim(
-        self, key: RunKey, token: int, purpose: Purpose, parameters: TrialParameters, name: str
-    ) -> Claim:
-        return Claim(
-            study_id=self.study.study_id,
-            key=key,
-            token=token,
-            purpose=purpose,
-            # Run i of every trial has the same, and so the same order of images and shifts.
-            seed=self.study.seed + key.run,
-            worker=self.worker,
-            device=self.device,
-            parameters=parameters,
-            configuration_key=name,
-            lease_seconds=self.lease_seconds,
-        )
+        return self._leased(take, purpose, trial.parameters, trial.configuration_key)
 
     def _locked_budget(self, connection: Connection) -> int:
         """The study's budget, locked: who begins trials takes turns, and nobody redefines it."""
@@ -147,47 +127,77 @@ class Claimant:
         failed = connection.scalar(query.where(own, table.c.failure_kind.is_not(None)))
         return failed != sum(run.failure is not None for run in trial.runs)
 
-    def _insert_run(self, connection: Connection, claim: Claim) -> bool:
-        row = {**claim.row, "seed": claim.seed, "token": 1, "created_at": now()}
-        return schema.insert_unless_there(connection, schema.runs, row)
+    def _insert_run(self, connection: Connection, key: RunKey) -> Held | None:
+        row = {**self._row(key), "seed": self._seed(key), "token": 1, "created_at": schema.now()}
+        return (key, 1) if schema.insert_unless_there(connection, schema.runs, row) else None
+
+    def _row(self, key: RunKey) -> dict[str, int]:
+        return {"study_id": self.study.study_id, **asdict(key)}
+
+    def _seed(self, key: RunKey) -> int:
+        # Run i of every trial has the same, and so the same order of images and shifts.
+        return self.study.seed + key.run
+
+    def _insert_lease(
+        self, connection: Connection, key: RunKey, token: int, purpose: Purpose, nonce: str
+    ) -> bool:
+        held = {
+            **self._row(key),
+            "token": token,
+            "purpose": str(purpose),
+            "worker": self.worker,
+            "device": self.device,
+            "claimed_at": schema.now(),
+        }
+        lease = {"renewed_at": schema.now(), "lease_seconds": self.lease_seconds, "nonce": nonce}
+        row = {**held, **lease, **asdict(self._me)}
+        if not schema.insert_unless_there(connection, schema.leases, row):
+            return False
+        # For when the lease is gone.
+        connection.execute(insert(schema.claims).values(**held, host=self._me.host))
+        return True
 
     def _leased(
         self,
-        change: Callable[[Connection], Claim | None],
-        described: Callable[[RunKey, int], Claim],
+        change: Callable[[Connection], Held | None],
+        purpose: Purpose,
+        parameters: TrialParameters,
+        configuration_key: str,
     ) -> Claim | None:
-        """The claim that ``change`` makes, once the lease is stored with it."""
-        nonce = uuid.uuid4().hex
-        leases, claims = schema.leases, schema.claims
+        """The claim of the run that ``change`` takes, once the lease is stored with it."""
+        nonce, leases = uuid.uuid4().hex, schema.leases
         mine = select(leases.c.number, leases.c.run, leases.c.token).where(leases.c.nonce == nonce)
 
-        def attempt(connection: Connection) -> Claim | None:
+        def attempt(connection: Connection) -> Held | None:
             # It may have been done already, by a commit whose answer was lost.
             done = connection.execute(mine).one_or_none()
             if done is not None:
-                return described(RunKey(done.number, done.run), done.token)
-            claim = change(connection)
-            if claim is None:
+                return RunKey(done.number, done.run), done.token
+            taken = change(connection)
+            if taken is None:
                 return None
-            held = {
-                **claim.row,
-                "token": claim.token,
-                "purpose": str(claim.purpose),
-                "worker": claim.worker,
-                "device": claim.device,
-                "claimed_at": now(),
-            }
-            lease = {"renewed_at": now(), "lease_seconds": claim.lease_seconds, "nonce": nonce}
-            me = asdict(self._me)
-            if not schema.insert_unless_there(connection, leases, {**held, **lease, **me}):
+            if not self._insert_lease(connection, *taken, purpose, nonce):
                 # Its holder has renewed it since it was read.
                 connection.rollback()
                 return None
-            # For when the lease is gone.
-            connection.execute(insert(claims).values(**held, host=self._me.host))
-            return claim
+            return taken
 
-        return self.store.write(attempt)
+        taken = self.store.write(attempt)
+        if taken is None:
+            return None
+        key, token = taken
+        return Claim(
+            study_id=self.study.study_id,
+            key=key,
+            token=token,
+            purpose=purpose,
+            seed=self._seed(key),
+            worker=self.worker,
+            device=self.device,
+            parameters=parameters,
+            configuration_key=configuration_key,
+            lease_seconds=self.lease_seconds,
+        )
 
 
 def redefined(study: StudyRecord) -> StudyMismatchError:
@@ -196,3 +206,52 @@ def redefined(study: StudyRecord) -> StudyMismatchError:
         f'study "{study.name}" must be the one that this worker has joined, but it was defined '
         "anew before its first trial; start the worker again"
     )
+
+
+class ExportLease:
+    """The lease of whoever adds trials to Optuna's tables, one process of a database at a time.
+
+    Of a process that is lost it is taken.
+
+    Args:
+        store: The store, open for writing.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._nonce = uuid.uuid4().hex
+        table = schema.leases
+        self._own = (table.c.study_id == NO_STUDY) & (table.c.nonce == self._nonce)
+
+    def claim(self) -> bool:
+        """Hold the lease; ``False`` where another process does."""
+        table = schema.leases
+        values = {
+            **{"study_id": NO_STUDY, "number": 0, "run": 0, "token": 0, "purpose": "export"},
+            **{"worker": "", "device": "", "lease_seconds": LEASE_SECONDS, "nonce": self._nonce},
+            **{"claimed_at": schema.now(), "renewed_at": schema.now()},
+            **asdict(ProcessIdentity.current()),
+        }
+
+        def claim(connection: Connection) -> bool:
+            found = read_leases(connection, NO_STUDY)
+            # After the clock was set back nobody knows how long one has been silent.
+            if not [lease for lease in live_leases(found) if lease.silent_seconds >= 0]:
+                lost = table.c.renewed_at.in_([lease.renewed_at for lease in found])
+                connection.execute(table.delete().where(table.c.study_id == NO_STUDY, lost))
+            return schema.insert_unless_there(connection, table, values) or self._renew(connection)
+
+        return self._store.write(claim)
+
+    def renew(self) -> bool:
+        """Hold it for longer; whether it is still held."""
+        return self._store.write(self._renew)
+
+    def _renew(self, connection: Connection) -> bool:
+        renewed = schema.leases.update().where(self._own).values(renewed_at=schema.now())
+        return connection.execute(renewed).rowcount == 1
+
+    def release(self) -> None:
+        """Give it back."""
+        given_back = schema.leases.delete().where(self._own)
+        self._store.write(lambda connection: connection.execute(given_back))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import event, func, select
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from fastrcaps_search.errors import StoreError, UsageError, WrongStoreError
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 
 BUSY_SECONDS = 20.0
 """Longest wait for SQLite's write lock, and for a lock of PostgreSQL, in one attempt."""
@@ -24,6 +24,13 @@ LOCK_PAUSES_SECONDS = (0.001, 0.004)
 IDLE_SECONDS = 15.0
 """PostgreSQL ends the transaction of a client that is silent for so long: a suspended worker must
 not hold the study's lock."""
+TRANSACTION = {
+    # PGTZ would win over an option of the connection.
+    "TimeZone": "UTC",
+    "lock_timeout": f"{BUSY_SECONDS:g}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS:g}s",
+}
+"""Settings of PostgreSQL for each transaction."""
 CONNECT_SECONDS = 10
 POOLED = 2
 """Connections of a process: its own and the one of the thread that renews its lease."""
@@ -73,42 +80,31 @@ def engine_settings(location: Location) -> dict[str, Any]:
         "connect_args": {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "fastrcaps-search",
+            # A pooler such as pgbouncer may give each transaction another session of the server.
+            "prepare_threshold": None,
             **KEEPALIVE,
         },
     }
 
 
 def prepare_writing(engine: Engine, location: Location) -> None:
-    """Set up each new connection of an engine, ours or Optuna's."""
+    """Set up the connections and transactions of an engine, ours or Optuna's."""
     if location.path is not None:
         _make_immediate(engine, location.path)
-        return
-    statements = (
-        # PGTZ would win over an option of the connection.
-        "SET TIME ZONE 'UTC'",
-        f"SET lock_timeout = '{BUSY_SECONDS:g}s'",
-        f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'",
-    )
-    _on_connect(engine, statements)
+    else:
+        event.listen(engine, "begin", _set_up_transaction)
 
 
-def _on_connect(engine: Engine, statements: tuple[str, ...]) -> None:
-    """Run statements on each new connection of a server, for as long as it lives."""
-
-    def connected(connection: Any, record: object) -> None:  # noqa: ANN401  # any driver's
-        with connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-        # A rollback would take the settings back.
-        connection.commit()
-
-    event.listen(engine, "connect", connected)
+def _set_up_transaction(connection: sqlalchemy.Connection) -> None:
+    """Settings of this transaction alone: the session may be another one's next."""
+    settings = (func.set_config(name, value, True) for name, value in TRANSACTION.items())
+    connection.execute(select(*settings))
 
 
 def snapshot_options(location: Location) -> dict[str, Any]:
     """Options of a connection whose transaction only reads, and sees one state of the database."""
     if location.path is None:
-        return {"isolation_level": "REPEATABLE READ"}
+        return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     return {READS: True}
 
 
@@ -208,10 +204,7 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
     """
     path = location.path
     if path is None:
-        engine = _engine(writing_url(location), **engine_settings(location))
-        statements = ("SET TIME ZONE 'UTC'", "SET default_transaction_read_only = on")
-        _on_connect(engine, statements)
-        return engine
+        return writing_engine(location).execution_options(postgresql_readonly=True)
     if path.is_dir():
         raise WrongStoreError(
             f"{path} must be a database, got a folder; name a file with --storage, "

@@ -13,13 +13,12 @@ from sqlalchemy import Connection, select
 from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
-from fastrcaps_search.store import migrations, schema
-from fastrcaps_search.store.clock import now
+from fastrcaps_search.store import schema
+from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, writing_engine
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import read_study
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.refusals import store_errors
 from fastrcaps_search.store.store import Store
 
 OPTUNA_TABLES = {"studies", "study_directions", "version_info"}
@@ -31,7 +30,7 @@ def enter_study(
     *,
     seed: int | None,
     budget: int,
-    repeats: int = 0,
+    front_runs: int = 0,
 ) -> StudyRecord:
     """Create the study, or join the stored one of that name and raise its budget.
 
@@ -40,7 +39,7 @@ def enter_study(
         definition: What is asked now.
         seed: Seed asked now; ``None`` takes the stored one, or 0.
         budget: Trials asked now; the largest number ever asked is stored.
-        repeats: Runs asked now for each trial on or near the front; the largest number is stored.
+        front_runs: Runs asked now for each trial on or near the front; the largest is stored.
 
     Raises:
         StudyMismatchError: The stored study has another definition or seed.
@@ -48,14 +47,14 @@ def enter_study(
     """
     _make_file(location)
     _check_ours(location)
-    engine = writing_engine(location, create=True)
-    store = Store(location, engine)
-    asked = {"budget": budget, "repeats": repeats}
+    asked = {"budget": budget, "front_runs": front_runs}
 
     def enter(connection: Connection) -> StudyRecord:
-        migrations.create(connection)
-        migrations.check(connection, shown=location.shown)
-        _insert(connection, definition, seed=seed, **asked)
+        schema.create(connection)
+        schema.check(connection, shown=location.shown)
+        values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
+        table = schema.studies
+        schema.insert_unless_there(connection, table, {**values, "created_at": schema.now()})
         stored = _stored(connection, definition.name, location)
         changed = difference(stored, definition, seed=seed)
         # While nothing was trained, there is nothing that a change could contradict.
@@ -64,13 +63,13 @@ def enter_study(
                 f'study "{definition.name}" in {location.shown} must be resumed as it was begun; '
                 f"{changed}; give the file another name, or choose another --storage"
             )
-        _raise(connection, stored, **asked)
+        for name, number in asked.items():
+            lower = (table.c.study_id == stored.study_id) & (table.c[name] < number)
+            connection.execute(table.update().where(lower).values({name: number}))
         return _stored(connection, definition.name, location)
 
-    try:
+    with Store(location, writing_engine(location, create=True)) as store:
         return store.write(enter)
-    finally:
-        engine.dispose()
 
 
 def _make_file(location: Location) -> None:
@@ -105,14 +104,6 @@ def _check_ours(location: Location) -> None:
         )
 
 
-def _insert(
-    connection: Connection, definition: StudyDefinition, *, seed: int | None, **asked: int
-) -> None:
-    """Store the study unless there is one of that name."""
-    values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
-    schema.insert_unless_there(connection, schema.studies, {**values, "created_at": now()})
-
-
 def _defined(definition: StudyDefinition) -> dict[str, str]:
     # Workers that have read an earlier definition are told so when they claim.
     return {"uid": uuid.uuid4().hex, "definition": json.dumps(definition.to_dict())}
@@ -125,14 +116,6 @@ def _stored(connection: Connection, name: str, location: Location) -> StudyRecor
     found = read_study(connection, name, location)
     assert found is not None
     return found
-
-
-def _raise(connection: Connection, study: StudyRecord, **asked: int) -> None:
-    """Raise the study's budget and its planned repeats to what is asked."""
-    table = schema.studies
-    for name, number in asked.items():
-        lower = (table.c.study_id == study.study_id) & (table.c[name] < number)
-        connection.execute(table.update().where(lower).values({name: number}))
 
 
 def _redefine(
@@ -150,7 +133,8 @@ def _redefine(
         return False
     seed = stored.seed if seed is None else seed
     changed = table.update().where(table.c.study_id == stored.study_id)
-    connection.execute(changed.values(**_defined(definition), seed=seed, budget=budget, repeats=0))
+    values = {**_defined(definition), "seed": seed, "budget": budget, "front_runs": 0}
+    connection.execute(changed.values(values))
     # Measured on another network, maybe.
     connection.execute(layouts.delete().where(layouts.c.study_id == stored.study_id))
     return True

@@ -1,42 +1,18 @@
-"""Frozen records of who holds, or held, which run."""
+"""Frozen records of who holds, or held, which run: this process, or another one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.store.host import ProcessIdentity
+from fastrcaps_search.definition.parameters import TrialParameters
+from fastrcaps_search.store.location import LEASE_SECONDS
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Purpose, RunKey
 
 
-class _OfRun:
-    """What names a run, and the host that holds it."""
-
-    __slots__ = ()
-    host: str
-    number: int
-    run: int
-    purpose: str
-
-    @property
-    def key(self) -> RunKey:
-        """The run."""
-        return RunKey(self.number, self.run)
-
-    @property
-    def is_training(self) -> bool:
-        """Whether the run is held to be trained."""
-        return self.purpose == Purpose.TRAIN
-
-    @property
-    def host_name(self) -> str:
-        """The host's name alone; its machine id is nobody's business."""
-        name, separator, _ = self.host.rpartition("/")
-        return name if separator else self.host
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRecord(_OfRun):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
     """That a worker was given a run: for the first time, to go on with it, or to test it.
 
     Attributes:
@@ -59,45 +35,45 @@ class ClaimRecord(_OfRun):
     device: str
     claimed_at: float
 
+    @property
+    def key(self) -> RunKey:
+        """The run."""
+        return RunKey(self.number, self.run)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the run is held to be trained."""
+        return self.purpose == Purpose.TRAIN
+
+    @property
+    def host_name(self) -> str:
+        """The host's name alone; its machine id is nobody's business."""
+        name, separator, _ = self.host.rpartition("/")
+        return name if separator else self.host
+
 
 IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecord(_OfRun):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord(ClaimRecord):
     """Which process holds a run now.
 
     Attributes:
-        number: The trial.
-        run: Index of the run within it.
-        token: Fencing token of the claim.
-        purpose: ``train`` or ``test``.
-        worker: Name of the worker.
-        host: Name and id of its machine.
         boot_id: Of its machine.
         pid_namespace: Of its container.
         pid: Process id.
         process_start: Start of the process in the kernel's ticks.
-        device: Device that it trains on.
-        claimed_at: Seconds since 1970, on the database's clock.
-        renewed_at: The same.
+        renewed_at: Seconds since 1970, on the database's clock.
         lease_seconds: Silence after which it runs out.
         silent_seconds: Since it was last renewed.
         suspected_seconds: Since another worker first found it silent; ``None`` where none has.
     """
 
-    number: int
-    run: int
-    token: int
-    purpose: str
-    worker: str
-    host: str
     boot_id: str
     pid_namespace: str
     pid: int
     process_start: int
-    device: str
-    claimed_at: float
     renewed_at: float
     lease_seconds: float
     silent_seconds: float
@@ -134,6 +110,36 @@ class LeaseRecord(_OfRun):
     def _silence(self) -> float:
         """Silence as a share of the lease."""
         return self.silent_seconds / self.lease_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that this process holds.
+
+    Attributes:
+        study_id: The study.
+        key: The run.
+        token: Fencing token: one higher with each claim, so that an earlier holder that comes
+            back cannot write.
+        purpose: To train it, or to test it.
+        seed: Its seed.
+        worker: Name of the worker.
+        device: Device that it trains on.
+        parameters: The trial's assignment.
+        configuration_key: The trial's configuration.
+        lease_seconds: Silence after which the claim may be taken over.
+    """
+
+    study_id: int
+    key: RunKey
+    token: int
+    purpose: Purpose
+    seed: int
+    worker: str
+    device: str
+    parameters: TrialParameters
+    configuration_key: str
+    lease_seconds: float = LEASE_SECONDS
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:

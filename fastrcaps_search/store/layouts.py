@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, select
 
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
@@ -67,7 +66,7 @@ def keep_layout(
         "workers": chosen.layout.workers,
         "threads": chosen.layout.threads,
         "step_seconds": json.dumps(dict(chosen.step_seconds)),
-        "chosen_at": now(),
+        "chosen_at": schema.now(),
     }
 
     def keep(connection: Connection) -> StoredLayout:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import sqlalchemy
 from sqlalchemy import Connection, select
 
-from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.box import fix_box
-from fastrcaps_search.store.clock import now
-from fastrcaps_search.store.failing import give_up_siblings, lock_trial
-from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.host import ProcessIdentity
-from fastrcaps_search.store.place import LEASE_SECONDS
+from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
+from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
-from fastrcaps_search.store.records import Failure, Purpose, RunKey
-from fastrcaps_search.store.renewal import Renewal
+from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
 
@@ -32,41 +28,8 @@ Result = TypeVar("Result")
 
 RENEWALS = 6
 """Renewals in the length of a lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A run that this process holds.
-
-    Attributes:
-        study_id: The study.
-        key: The run.
-        token: Fencing token: one higher with each claim, so that an earlier holder that comes
-            back cannot write.
-        purpose: To train it, or to test it.
-        seed: Its seed.
-        worker: Name of the worker.
-        device: Device that it trains on.
-        parameters: The trial's assignment.
-        configuration_key: The trial's configuration.
-        lease_seconds: Silence after which the claim may be taken over.
-    """
-
-    study_id: int
-    key: RunKey
-    token: int
-    purpose: Purpose
-    seed: int
-    worker: str
-    device: str
-    parameters: TrialParameters
-    configuration_key: str
-    lease_seconds: float = LEASE_SECONDS
-
-    @property
-    def row(self) -> dict[str, int]:
-        """The columns that name the run."""
-        return {"study_id": self.study_id, "number": self.key.number, "run": self.key.run}
+RETRY_SECONDS = 1.0
+"""After a renewal that failed."""
 
 
 class RunLease:
@@ -80,31 +43,49 @@ class RunLease:
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store
         self.claim = claim
-        self._renewal = Renewal(self.renew, every_seconds=claim.lease_seconds / RENEWALS)
+        self._lost = threading.Event()
         self._sharing_before = 1
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """Keep the lease from running out, from a thread of its own."""
-        self._renewal.start()
+        """Renew the lease from a thread, whatever the training and the database are doing."""
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._renew_until, args=(stop,), name="lease", daemon=True
+        )
+        thread.start()
         try:
             yield
         finally:
-            self._renewal.stop()
+            # A renewal in progress is not waited for.
+            stop.set()
+
+    def _renew_until(self, stop: threading.Event) -> None:
+        pause = every = self.claim.lease_seconds / RENEWALS
+        while not stop.wait(pause):
+            pause = every
+            try:
+                if not self.renew():
+                    self._lost.set()
+                    return
+            except Exception:
+                # The database is out, most likely. The training goes on; its next write says what
+                # is wrong, if it still is. A thread that ended here would lose the trial.
+                pause = min(RETRY_SECONDS, every)
 
     def renew(self) -> bool:
         """Renew the lease; whether it is still held."""
         renewed = (
             schema.leases.update()
             .where(self._held(schema.leases))
-            .values(renewed_at=now(), suspected_at=None)
+            .values(renewed_at=schema.now(), suspected_at=None)
         )
         found = self.store.write_once(lambda connection: connection.execute(renewed))
         return found.rowcount == 1
 
     def require_held(self) -> None:
         """Do nothing while no other worker is known to have taken the run over."""
-        self._require(not self._renewal.lost.is_set())
+        self._require(not self._lost.is_set())
 
     def begin(self, setting: RunSetting, *, fresh: bool) -> None:
         """Store where the run trains; mark it where it goes on under another setting.
@@ -150,11 +131,12 @@ class RunLease:
             connection.execute(table.delete().where(same))
             connection.execute(
                 table.insert().values(
-                    **self.claim.row,
+                    study_id=self.claim.study_id,
+                    **asdict(self.claim.key),
                     token=self.claim.token,
                     worker=self.claim.worker,
                     sharing=max(self._sharing_before, sharing),
-                    stored_at=now(),
+                    stored_at=schema.now(),
                     **asdict(metrics),
                     **asdict(setting),
                 )
@@ -215,7 +197,7 @@ class RunLease:
         table = schema.runs
         held = self._held(table)
         end = table.update().where(held, table.c.finished_at.is_(None))
-        done = connection.execute(end.values(finished_at=now(), **values))
+        done = connection.execute(end.values(finished_at=schema.now(), **values))
         # It may have been done already, by a commit whose answer was lost; then another worker may
         # have claimed the run since, to test it.
         same = select(table.c.run).where(

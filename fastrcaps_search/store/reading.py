@@ -20,9 +20,8 @@ from fastrcaps_search.errors import DefinitionError, StoreError
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import EpochRecord, Failure, RunRecord, SetAside, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -87,7 +86,7 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
         seed=row.seed,
         budget=row.budget,
         created_at=row.created_at,
-        repeats=row.repeats,
+        front_runs=row.front_runs,
         box=None if row.box is None else Box.from_dict(json.loads(row.box)),
     )
 
@@ -107,8 +106,8 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
     """Current leases by trial and run, of one study or of all."""
     table = schema.leases
     stored = [column for column in table.c if column.name in LeaseRecord.__dataclass_fields__]
-    silent = (now() - table.c.renewed_at).label("silent_seconds")
-    suspected = (now() - table.c.suspected_at).label("suspected_seconds")
+    silent = (schema.now() - table.c.renewed_at).label("silent_seconds")
+    suspected = (schema.now() - table.c.suspected_at).label("suspected_seconds")
     query = select(*stored, silent, suspected)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
@@ -121,7 +120,7 @@ def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     table = schema.claims
     query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
-    return [ClaimRecord(*row) for row in rows]
+    return [ClaimRecord(**row._mapping) for row in rows]
 
 
 def read_trials(

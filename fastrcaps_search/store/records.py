@@ -35,7 +35,6 @@ class TrialState(StrEnum):
 
     RUNNING = "running"
     COMPLETE = "complete"
-    STOPPED = "stopped"
     FAILED = "failed"
 
 
@@ -94,7 +93,7 @@ class StudyRecord:
         seed: Seed of the first run of each trial and of the proposals.
         budget: The largest number of trials asked for.
         created_at: Seconds since 1970, on the database's clock.
-        repeats: Runs that each trial on or near the front is to have; 0 for none planned.
+        front_runs: Runs that each trial on or near the front is to have; 0 for none planned.
         box: In which the hypervolume is measured, from the first complete trial on.
     """
 
@@ -105,7 +104,7 @@ class StudyRecord:
     seed: int
     budget: int
     created_at: float
-    repeats: int = 0
+    front_runs: int = 0
     box: Box | None = None
 
 

@@ -1,10 +1,11 @@
-"""Our tables, which stand beside Optuna's own in one database."""
+"""Our tables, which stand beside Optuna's own in one database: made, checked, and their clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
+import sqlalchemy
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -17,11 +18,26 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
+    select,
 )
 from sqlalchemy import UniqueConstraint as Unique
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
+from fastrcaps_search.errors import StoreError, WrongStoreError
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Failure, RunKey
+
+VERSION = 8
+"""Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
+others, up to version 6 trials were claimed, not runs, and up to version 7 studies had a key
+for early stopping."""
+CREATING = 0x66617374  # "fast"
+"""Number of the server's lock for those who make the tables."""
 
 metadata = MetaData()
 
@@ -38,7 +54,7 @@ studies = Table(
     Column("budget", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     # Runs that each trial on or near the front is to have; 0 for none planned.
-    Column("repeats", Integer, nullable=False, default=0),
+    Column("front_runs", Integer, nullable=False, default=0),
     # Of the hypervolume: JSON, from the first complete trial on.
     Column("box", Text),
 )
@@ -53,6 +69,13 @@ def _trial_key() -> list[Column[int]]:
 
 def _run_key() -> list[Column[int]]:
     return [*_trial_key(), Column("run", Integer, primary_key=True, autoincrement=False)]
+
+
+def _columns(record: type, *, nullable: bool = False) -> list[Column[Any]]:
+    """A column for each field of a record."""
+    kinds = {int: BigInteger, float: Float, str: Text}
+    hints = get_type_hints(record).items()
+    return [Column(name, kinds[kind], nullable=nullable) for name, kind in hints]
 
 
 trials = Table(
@@ -77,11 +100,7 @@ leases = Table(
     Column("token", Integer, nullable=False),
     Column("purpose", String(16), nullable=False),
     Column("worker", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("boot_id", String(64), nullable=False),
-    Column("pid_namespace", String(64), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("process_start", BigInteger, nullable=False),
+    *_columns(ProcessIdentity),
     Column("device", Text, nullable=False),
     Column("claimed_at", Float, nullable=False),
     Column("renewed_at", Float, nullable=False),
@@ -103,18 +122,6 @@ claims = Table(
     Column("claimed_at", Float, nullable=False),
 )
 
-
-def _setting(*, nullable: bool) -> list[Column[object]]:
-    return [
-        Column("device", Text, nullable=nullable),
-        Column("device_name", Text, nullable=nullable),
-        Column("torch_version", String(64), nullable=nullable),
-        Column("precision", String(16), nullable=nullable),
-        Column("threads", Integer, nullable=nullable),
-        Column("kernel", String(64), nullable=nullable),
-    ]
-
-
 runs = Table(
     "fastrcaps_runs",
     metadata,
@@ -124,7 +131,7 @@ runs = Table(
     Column("token", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     # Unknown until its worker begins it.
-    *_setting(nullable=True),
+    *_columns(RunSetting, nullable=True),
     Column("bit_equal", Integer, nullable=False, default=1),
     Column("accuracy", Float),
     Column("training_seconds", Float),
@@ -155,19 +162,8 @@ epochs = Table(
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("token", Integer, nullable=False),
     Column("worker", Text, nullable=False),
-    Column("batch_size", Integer, nullable=False),
-    Column("lr_start", Float, nullable=False),
-    Column("lr_end", Float, nullable=False),
-    Column("loss", Float, nullable=False),
-    Column("classification_loss", Float, nullable=False),
-    Column("reconstruction_loss", Float, nullable=False),
-    Column("training_accuracy", Float, nullable=False),
-    Column("accuracy", Float, nullable=False),
-    Column("training_seconds", Float, nullable=False),
-    Column("evaluation_seconds", Float, nullable=False),
-    Column("steps", Integer, nullable=False),
-    Column("samples", Integer, nullable=False),
-    *_setting(nullable=False),
+    *(column for column in _columns(EpochMetrics) if column.name != "epoch"),
+    *_columns(RunSetting),
     Column("sharing", Integer, nullable=False),
     Column("stored_at", Float, nullable=False),
 )
@@ -217,3 +213,60 @@ def failure_columns(failure: Failure) -> dict[str, str]:
         name: text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
         for name, text in texts.items()
     }
+
+
+class now(FunctionElement[float]):  # noqa: N801  # an SQL function
+    """Seconds since 1970 when the statement runs, by the clock that all workers share."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _sqlite(element: now, compiler: SQLCompiler, **_: Any) -> str:  # noqa: ANN401
+    # Julian days of milliseconds; 2440587.5 is the beginning of 1970.
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _postgresql(element: now, compiler: SQLCompiler, **_: Any) -> str:  # noqa: ANN401
+    # Not now(), which stands still within a transaction that may have waited for a lock.
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+def create(connection: Connection) -> None:
+    """Create the tables unless there are some."""
+    if connection.dialect.name == "postgresql":
+        # An SQLite file is locked already, by the transaction.
+        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+    # Here a first migration would bring older tables up to date.
+    if _version(connection) is None:
+        metadata.create_all(connection)
+        connection.execute(versions.insert().values(version=VERSION))
+
+
+def _version(connection: Connection) -> int | None:
+    """Version of the tables; ``None`` where there are none, or were not all made."""
+    if not sqlalchemy.inspect(connection).has_table(versions.name):
+        return None
+    found: int | None = connection.scalar(select(versions.c.version))
+    return found
+
+
+def check(connection: Connection, *, shown: str) -> None:
+    """Make sure that the tables are there, and of this version.
+
+    Raises:
+        StoreError: It has no tables of ours, or tables of another version.
+    """
+    found = _version(connection)
+    if found is None:
+        raise WrongStoreError(
+            f"{shown} must hold studies of fastrcaps-search, got a database without its "
+            "tables; name another with --storage"
+        )
+    if found != VERSION:
+        raise StoreError(
+            f"{shown} must have tables of version {VERSION}, which alone this release reads, "
+            f"got version {found}; start a new database with --storage"
+        )

@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 from fastrcaps_search.definition.checks import shortened, shown
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
@@ -40,7 +39,7 @@ def exclude(store: Store, study: StudyRecord, number: int, *, why: str) -> None:
                 f"a trial must be complete to be excluded, but trial {number} of {study.name} is "
                 f"{trial.state}; only complete ones are on a front"
             )
-        _update(connection, study, number, **values, set_aside_why=why, set_aside_at=now())
+        _update(connection, study, number, **values, set_aside_why=why, set_aside_at=schema.now())
 
     store.write(write)
 

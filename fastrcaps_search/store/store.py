@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
-from fastrcaps_search.errors import (
-    ReadOnlyStoreError,
-    StudyNotFoundError,
-)
-from fastrcaps_search.store import migrations, schema
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.errors import ReadOnlyStoreError, StudyNotFoundError
+from fastrcaps_search.store import schema
+from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import (
     Snapshot,
     read_claims,
@@ -26,13 +25,13 @@ from fastrcaps_search.store.reading import (
     read_trials,
 )
 from fastrcaps_search.store.records import StudyRecord
-from fastrcaps_search.store.refusals import store_errors
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.trials import TrialRecord
 
 Result = TypeVar("Result")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """One database with our tables.
 
     Args:
@@ -46,11 +45,11 @@ class Store:
         location: Location,
         engine: Engine,
         *,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         self.location = location
         self.engine = engine
-        self.patience = patience or Patience()
+        self.patience = patience or RetryPolicy()
 
     @classmethod
     def reading(cls, location: Location) -> Store:
@@ -60,15 +59,15 @@ class Store:
             StoreError: No such file, or not a database of ours.
         """
         try:
-            return cls._checked(location, reading_engine(location), Patience())
+            return cls._checked(location, reading_engine(location), RetryPolicy())
         except ReadOnlyStoreError:
             if location.path is None:
                 raise
             engine = reading_engine(location, immutable=True)
-            return cls._checked(location, engine, Patience())
+            return cls._checked(location, engine, RetryPolicy())
 
     @classmethod
-    def writing(cls, location: Location, *, patience: Patience | None = None) -> Store:
+    def writing(cls, location: Location, *, patience: RetryPolicy | None = None) -> Store:
         """Open an existing database to read and write it.
 
         Args:
@@ -78,14 +77,14 @@ class Store:
         Raises:
             StoreError: Not a database of ours.
         """
-        patience = patience or Patience()
+        patience = patience or RetryPolicy()
         return patience(lambda: cls._checked(location, writing_engine(location), patience))
 
     @classmethod
-    def _checked(cls, location: Location, engine: Engine, patience: Patience) -> Store:
+    def _checked(cls, location: Location, engine: Engine, patience: RetryPolicy) -> Store:
         store = cls(location, engine, patience=patience)
         try:
-            store._read_once(partial(migrations.check, shown=location.shown))
+            store._read_once(partial(schema.check, shown=location.shown))
         except BaseException:
             engine.dispose()
             raise
@@ -94,6 +93,9 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work in one transaction; again while the database is out, within the patience.
@@ -204,3 +206,16 @@ class Store:
         )
         rows = self.read(lambda connection: connection.execute(query).all())
         return {(row.number, row.run): row.hits for row in rows}
+
+
+@contextmanager
+def opened_study(
+    location: Location, study: str, *, writing: bool = False
+) -> Iterator[tuple[Store, StudyRecord]]:
+    """A database, and the study there that a name or the path of a study file stands for.
+
+    Raises:
+        StoreError: The database cannot be used, or holds no such study.
+    """
+    with Store.writing(location) if writing else Store.reading(location) as store:
+        yield store, store.study(stored_name(study))

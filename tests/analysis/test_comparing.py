@@ -12,8 +12,9 @@ from fastrcaps_search.errors import FastrcapsError, LeaseLostError, UsageError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import SETTING, Clock, claimed, fail
@@ -80,7 +81,7 @@ def test_a_repeat_stores_its_hits(
 ) -> None:
     for number in range(4):
         complete(store, make_queue, result(*range(number + 1), seconds=9.0 - number))
-    enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+    enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
     claim = claimed(make_queue())
     finish(store, claim, result(77))
     assert claim.key.run == 1

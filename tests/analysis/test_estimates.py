@@ -27,9 +27,9 @@ from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.view import ReportView, StoredStudy
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.store.box import study_box
+from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -55,7 +55,7 @@ WRITTEN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 def study_of(runs_per_trial: int) -> StudyRecord:
     definition = StudyDefinition.from_dict({"name": "s", "runs_per_trial": runs_per_trial})
-    return StudyRecord(1, "s", "u", definition, 0, len(RUNS), 0.0, repeats=3)
+    return StudyRecord(1, "s", "u", definition, 0, len(RUNS), 0.0, front_runs=3)
 
 
 def trial(number: int, runs: list[tuple[float, float]]) -> TrialRecord:
@@ -163,9 +163,9 @@ def test_the_table_says_that_its_figures_are_estimates(
     stored: list[TrialRecord], capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = "accuracy: estimates of the true means; means of the runs: --json"
-    print_front(front_rows(estimated(stored, study=study_of(1))), study="s", repeats=3)
+    print_front(front_rows(estimated(stored, study=study_of(1))), study="s", front_runs=3)
     assert line in capsys.readouterr().out.splitlines()
-    print_front(front_rows(stored), study="s", repeats=3)
+    print_front(front_rows(stored), study="s", front_runs=3)
     assert "estimates" not in capsys.readouterr().out
 
 
@@ -176,7 +176,7 @@ def test_a_store_says_and_repeats_by_estimates(
     store: Store,
     open_optuna: OptunaOpener,
 ) -> None:
-    study = enter_study(location, definition, seed=None, budget=6, repeats=2)
+    study = enter_study(location, definition, seed=None, budget=6, front_runs=2)
     queue = make_queue()
     first = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
     for accuracy, seconds in first:

@@ -32,7 +32,7 @@ Result = tuple[float, float] | Failure | None
 
 def study_of(*, budget: int, planned: int = 1, repeats: int = 0, **keys: Any) -> StudyRecord:  # noqa: ANN401  # any of a definition
     definition = StudyDefinition.from_dict({"name": "s", "runs_per_trial": planned, **keys})
-    return StudyRecord(1, "s", "uid", definition, 0, budget, 0.0, repeats=repeats)
+    return StudyRecord(1, "s", "uid", definition, 0, budget, 0.0, front_runs=repeats)
 
 
 def run_of(index: int, result: Result) -> RunRecord:

@@ -41,8 +41,21 @@ def study(budget: int) -> StudyRecord:
 
 def lease(number: int) -> LeaseRecord:
     return LeaseRecord(
-        *(number, 0, 1, "train", "worker", "host", "boot", "ns", 1, 1, "cpu"),
-        *(0.0, 0.0, 30.0, 0.0),
+        number=number,
+        run=0,
+        token=1,
+        purpose="train",
+        worker="worker",
+        host="host",
+        device="cpu",
+        claimed_at=0.0,
+        boot_id="boot",
+        pid_namespace="ns",
+        pid=1,
+        process_start=1,
+        renewed_at=0.0,
+        lease_seconds=30.0,
+        silent_seconds=0.0,
     )
 
 
@@ -125,7 +138,7 @@ def test_front_is_sorted_by_accuracy_then_seconds_then_number() -> None:
         trial(2, (0.95, 20.0, 200.0)),
         trial(1, (0.90, 10.0, 100.0)),
         trial(0, (0.80, 10.0, 100.0)),
-        trial(5, (0.99, 1.0, 1.0), state=TrialState.STOPPED),
+        trial(5, (0.99, 1.0, 1.0), state=TrialState.FAILED),
         trial(6, state=TrialState.RUNNING),
     ]
     assert front_numbers(trials) == [2, 3, 1, 4]
@@ -208,12 +221,12 @@ def test_counts_and_hypervolume_by_hand() -> None:
         trial(0, (0.9, 20.0, 200.0)),
         trial(1, (0.8, 10.0, 100.0)),
         trial(2, state=TrialState.FAILED),
-        trial(3, state=TrialState.STOPPED),
+        trial(3, state=TrialState.FAILED),
         trial(4, state=TrialState.RUNNING),
     ]
     summary = summarise(study(9), trials, [])
-    counts = (summary.complete, summary.stopped, summary.failed, summary.running)
-    assert counts == (2, 1, 1, 1)
+    counts = (summary.complete, summary.failed, summary.running)
+    assert counts == (2, 2, 1)
     assert (summary.finished, summary.budget) == (4, 9)
     assert (summary.hypervolume, summary.box) == (None, None)
     # Two octaves of seconds and two of parameters: trial 0 covers 0.9 x 1/2 x 1/2, trial 1

@@ -33,7 +33,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import TrialState
 from fastrcaps_search.store.store import Store
 

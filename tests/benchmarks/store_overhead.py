@@ -29,10 +29,11 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -70,7 +71,7 @@ class Times:
 
 def work(url: str, *, name: str, times: Times) -> None:
     """Claim and complete trials until none is left."""
-    store = Store.writing(locate(url), patience=Patience(60))
+    store = Store.writing(locate(url), patience=RetryPolicy(60))
 
     def propose(study: StudyRecord, trials: list[TrialRecord], worker: str) -> tuple[object, str]:
         return PARAMETERS, f"configuration {len(trials)} of {worker}"

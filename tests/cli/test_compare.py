@@ -13,7 +13,7 @@ import fastrcaps_search
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.export.accuracy import measure
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fastrcaps_search.store.trials import TrialRecord
 def outcome(*, budget: int, repeats: int) -> RunOutcome:
     """How a study of one complete trial stands."""
     definition = StudyDefinition.from_dict({"name": "s", "evaluate_on": "test"})
-    study = StudyRecord(1, "s", "uid", definition, 0, budget, 0.0, repeats=repeats)
+    study = StudyRecord(1, "s", "uid", definition, 0, budget, 0.0, front_runs=repeats)
     trial = TrialRecord.of(
         definition,
         number=0,

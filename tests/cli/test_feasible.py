@@ -60,7 +60,7 @@ def test_a_trial_that_guesses_is_said_to_and_never_chosen(call: Cli, trials: Cli
     assert json.loads(chosen.stdout)["trial"] == 1
     status = call("status", "--study", "tiny")
     assert status.stdout.startswith(
-        "tiny: 5/5 trials done (4 complete, 1 of them infeasible, 0 stopped early, 1 failed)"
+        "tiny: 5/5 trials done (4 complete, 1 of them infeasible, 1 failed)"
     )
     assert json.loads(call("status", "--study", "tiny", "--json").stdout)["infeasible"] == 1
 
@@ -199,5 +199,5 @@ def test_a_stored_name_in_a_database_that_cannot_be_read(call: Cli, stored: str)
     done = call("run", "--study", "tiny")
     assert done.returncode == 2
     assert 'study "tiny" must be a study file or one of' in done.stderr
-    assert "tables of version 7" in done.stderr
+    assert "tables of version 8" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -18,7 +18,7 @@ from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Progress, WorkerView
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
 from tests.triples import values_of
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
     """A study of six trials, some of them trained twice, and the number of the last of these."""
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=6, location=location, repeats=2)
+    options = RunOptions(definition=definition, trials=6, location=location, front_runs=2)
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:

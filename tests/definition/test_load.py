@@ -11,7 +11,6 @@ import pytest
 from fastrcaps_search.data.shipped import MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import (
     Decoder,
-    EarlyStopping,
     EvaluateOn,
     Precision,
     RoutingGradient,
@@ -26,8 +25,7 @@ from fastrcaps_search.errors import DefinitionError, UsageError
 SHIPPED = "fashion-mnist, mnist, mnist-mini, paper-fashion-mnist, paper-lenet5, paper-mnist"
 STUDY_KEYS = (
     "extends, name, network, data_set, objectives, sampler, epochs, evaluate_on, "
-    "runs_per_trial, batch_size, boundaries, precision, early_stopping, train_images, shifts, "
-    "lr_max, lr_min, "
+    "runs_per_trial, batch_size, boundaries, precision, train_images, shifts, lr_max, lr_min, "
     "decay_rate, decay_steps, cycle_epochs, cycle_growth, polynomial_power, routing_gradient, "
     "min_accuracy, reconstruction_weight, space, configuration"
 )
@@ -75,7 +73,7 @@ def test_mnist_is_the_study_of_the_design() -> None:
     assert (study.objectives, study.sampler) == (COMMON, "tpe")
     assert study.evaluate_on is EvaluateOn.VALIDATION
     assert study.boundaries == (3, 8, 13)
-    assert (study.precision, study.early_stopping) == (Precision.FP32, EarlyStopping.OFF)
+    assert study.precision is Precision.FP32
     assert (study.lr_max, study.lr_min, study.polynomial_power) == (1e-3, 1e-4, 2.0)
     assert (study.decay_rate, study.decay_steps) == (0.96, 2000)
     assert (study.cycle_epochs, study.cycle_growth) == (1, 1)
@@ -315,7 +313,6 @@ WRONG_VALUES = [
         '["accuracy", "parameters", "training_seconds"]',
     ),
     ('precision = "fp8"', 'precision: must be fp32, tf32 or bf16, got "fp8"'),
-    ("early_stopping = true", "early_stopping: must be off, got true"),
     ("train_images = 0", f"train_images: {WHOLE} 1 to 10000000, got 0"),
     ("train_images = true", f"train_images: {WHOLE} 1 to 10000000, got true"),
     (

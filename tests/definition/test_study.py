@@ -91,7 +91,6 @@ def study_files(draw: st.DrawFn) -> dict[str, Any]:
                 ).map(sorted),
                 "precision": st.just("fp32"),
                 "sampler": st.sampled_from(["tpe", "random"]),
-                "early_stopping": st.just("off"),
                 "train_images": st.integers(100, 4000),
                 "shifts": st.booleans(),
                 "lr_max": st.floats(1e-3, 1.0),

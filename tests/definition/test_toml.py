@@ -76,7 +76,6 @@ def test_a_small_study_by_hand() -> None:
         "batch_size = 16",
         "boundaries = [1, 2]",
         'precision = "fp32"',
-        'early_stopping = "off"',
         "shifts = true",
         "lr_min = 1e-09",
         "decay_rate = 0.96",

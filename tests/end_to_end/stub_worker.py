@@ -30,10 +30,10 @@ from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import study_worker, worker
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.search.launch.launcher import WorkerSpec, worker_command
-from fastrcaps_search.store import reaping
+from fastrcaps_search.search.launch import WorkerSpec, worker_command
+from fastrcaps_search.store import ending
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import FILES_VARIABLE, STORAGE_VARIABLE, locate
+from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import Values
 from tests.triples import values_of
 
@@ -255,7 +255,7 @@ def main() -> None:
     """Be the process that forks the workers."""
     # A worker that is killed is no sign of a trial that kills. On a slow machine the same epoch
     # may meet so many signals in a row that the trial would count as one.
-    reaping.MOST_DEATHS = 1000
+    ending.MOST_DEATHS = 1000
     vars(study_worker)["Worker"] = StubWorker
     for name in IMPORTED_LATE:
         with suppress(ModuleNotFoundError):

@@ -13,7 +13,7 @@ from tests.store.workers import until
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command
 
-KEEPER = b"fastrcaps_search.cli.current"
+KEEPER = b"fastrcaps_search.cli.report"
 
 
 def keepers(folder: Path) -> list[int]:

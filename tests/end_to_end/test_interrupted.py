@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from tests.end_to_end.violence import figures

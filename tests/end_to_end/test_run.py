@@ -91,7 +91,7 @@ def test_every_command_tells_the_same_study(ran: tuple[Command, str]) -> None:
     assert all(0 <= row["test_accuracy"] <= 1 for row in front)
     assert all("test_accuracy" not in row for row in trials if row not in front)
     assert list(status) == [
-        *("study", "budget", "complete", "stopped", "failed", "running"),
+        *("study", "budget", "complete", "failed", "running"),
         *("workers", "hypervolume", "eta_seconds", "hypervolume_box"),
         *("infeasible", "runs_on_front", "repeats_left", "disk_bytes"),
     ]
@@ -302,9 +302,9 @@ def run_broken(command: Command, error: str, *more: str) -> subprocess.Completed
     return subprocess.run(
         [
             *(sys.executable, "-c"),
-            "import sys, fastrcaps_search.search.launch.local as local\n"
-            "old = local.worker_command\n"
-            "local.worker_command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
+            "import sys, fastrcaps_search.search.launch as launch\n"
+            "old = launch.worker_command\n"
+            "launch.worker_command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
             "from fastrcaps_search.cli.main import main\n"
             "sys.exit(main())",
             *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1", *more),

@@ -15,7 +15,7 @@ from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.launch import WorkerSpec
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from tests.end_to_end.stub_worker import EPOCHS, STUBBED
 from tests.end_to_end.violence import (
     COMA,

@@ -29,7 +29,7 @@ from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.launch import LOCAL, WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord

@@ -96,7 +96,7 @@ def test_the_facts_are_those_of_the_store(capsnet: LoadedNetwork, trained: Train
     study, (trial,) = trained.read("small-capsnet")
     (run,) = trial.runs
     facts = capsnet.facts
-    assert facts["format"] == "fastrcaps-network-3"
+    assert facts["format"] == "fastrcaps-network-4"
     # Counted by hand: 9x9 convolutions, 8 shared matrices 8x160, biases 10x16, decoder.
     capsules = 64 * 82 + 64 * (81 * 64 + 1) + 8 * 8 * 160 + 160
     decoder = 161 * 512 + 513 * 1024 + 1025 * 784
@@ -328,8 +328,8 @@ class TestTampering:
     def test_an_export_of_another_version(self, copied: Path) -> None:
         path = copied / "weights.safetensors"
         weights, files = read_tensors(path)
-        path.write_bytes(tensor_bytes(weights, {**files, "format": "fastrcaps-network-2"}))
-        message = 'must be fastrcaps-network-3, got "fastrcaps-network-2"; the release that wrote'
+        path.write_bytes(tensor_bytes(weights, {**files, "format": "fastrcaps-network-3"}))
+        message = 'must be fastrcaps-network-4, got "fastrcaps-network-3"; the release that wrote'
         with pytest.raises(ExportedNetworkError, match=message):
             load_network(copied)
 

@@ -19,7 +19,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.box import study_box
+from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -176,13 +176,35 @@ def running(number: int, *, epochs: int = 2, **changes: Any) -> TrialRecord:  # 
 
 def lease(number: int, *, host: str = "desk") -> LeaseRecord:
     return LeaseRecord(
-        *(number, 0, 1, "train", "worker-1", host, "boot", "ns", 1, 1, "cpu"),
-        *(0.0, 0.0, 30.0, 0.0),
+        number=number,
+        run=0,
+        token=1,
+        purpose="train",
+        worker="worker-1",
+        host=host,
+        device="cpu",
+        claimed_at=0.0,
+        boot_id="boot",
+        pid_namespace="ns",
+        pid=1,
+        process_start=1,
+        renewed_at=0.0,
+        lease_seconds=30.0,
+        silent_seconds=0.0,
     )
 
 
 def claim(number: int, token: int, worker: str, at: float, *, host: str = "desk") -> ClaimRecord:
-    return ClaimRecord(number, 0, token, "train", worker, host, "cpu", at)
+    return ClaimRecord(
+        number=number,
+        run=0,
+        token=token,
+        purpose="train",
+        worker=worker,
+        host=host,
+        device="cpu",
+        claimed_at=at,
+    )
 
 
 @dataclass

@@ -74,7 +74,6 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
         ("failed", {"timeline"}),
         ("running", {"curves", "timeline"}),
         ("one", WITH_FRONT),
-        ("stopped", WITH_FRONT | {"timeline"}),
         ("equal", WITH_FRONT | {"parallel"}),
         ("many", WITH_FRONT | {"parallel", "importances"}),
         ("full", WITH_FRONT | {"parallel", "importances", "timeline"}),

@@ -33,7 +33,7 @@ def test_a_repeat_that_ends_is_news(records: Records) -> None:
         runs = (*two.runs[:2], replace(two.runs[2], **end))
         trials = [replace(two, runs=runs) if t is two else t for t in before.trials]
         assert changed(before, replace(before, trials=trials))
-    planned = replace(before, study=replace(before.study, repeats=6))
+    planned = replace(before, study=replace(before.study, front_runs=6))
     assert changed(before, planned)
 
 
@@ -133,7 +133,7 @@ def test_watch_ends_with_ctrl_c(store_study: Callable[..., None], tmp_path: Path
 def keeping_current(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The process that ``run`` starts beside its workers."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fastrcaps_search.cli.current", "tiny"],
+        [sys.executable, "-P", "-m", "fastrcaps_search.cli.report", "tiny"],
         cwd=folder,
         stdin=subprocess.PIPE,
         env={**os.environ, "FASTRCAPS_STORAGE": str(folder / "fastrcaps.db")},

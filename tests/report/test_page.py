@@ -341,6 +341,6 @@ def test_where_nothing_was_repeated_the_page_says_so(records: Records) -> None:
     words = "Nothing was repeated, so nothing says how far luck of the seed reaches: "
     assert words + line in text
     # Planned, but none has ended yet: five trials of one run are to have two.
-    planned = view_of(replace(records.study(), repeats=2), records.trials())
+    planned = view_of(replace(records.study(), front_runs=2), records.trials())
     expected = "? nothing has been repeated yet; 5 planned runs say how sure the front is."
     assert expected in page(planned)

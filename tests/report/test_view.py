@@ -274,7 +274,7 @@ def test_the_protocol_says_how_many_repeats_are_left(records: Records) -> None:
     assert len(view.stored.work.repeats) == 17
     expected = "until each trial on or near the front has 5 runs, 17 to go"
     assert facts["Repeats"] == expected
-    done = view_of(replace(records.study(), repeats=1), records.trials())
+    done = view_of(replace(records.study(), front_runs=1), records.trials())
     facts = protocol.gather(done)
     assert facts["Repeats"] == "until each trial on or near the front has 1 run, none to go"
     assert "Repeats" not in set(protocol.gather(view_of(records.study(), records.trials())))
@@ -284,7 +284,7 @@ def test_the_protocol_says_how_many_repeats_are_left(records: Records) -> None:
 def test_a_study_is_in_progress_while_repeats_are_due(
     records: Records, repeats: int, expected: bool
 ) -> None:
-    study = replace(records.study(budget=11), repeats=repeats)
+    study = replace(records.study(budget=11), front_runs=repeats)
     assert StoredStudy(study, records.trials()).in_progress is expected
     assert view_of(study, records.trials()).stored.in_progress is expected
 

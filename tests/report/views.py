@@ -130,13 +130,6 @@ def _running(records: Records) -> StoredStudy:
     return StoredStudy(records.study(), [records.running(0)], [records.lease(0)], claims)
 
 
-def _stopped(records: Records) -> StoredStudy:
-    first, second = records.trials()[:2]
-    second = replace(second, state=TrialState.STOPPED, values=None)
-    claims = [records.claim(1, 1, "w", 1001.0)]
-    return StoredStudy(records.study(), [first, second], [], claims)
-
-
 def _runs(records: Records) -> StoredStudy:
     """Two runs of each trial, of which the second took 120 s."""
     trials = [
@@ -173,7 +166,7 @@ def _repeated(records: Records) -> StoredStudy:
         for trial in trials
         for run in trial.runs
     ]
-    study = replace(records.study(budget=11), repeats=5)
+    study = replace(records.study(budget=11), front_runs=5)
     return StoredStudy(study, trials, [replace(records.lease(2), run=2)], claims)
 
 
@@ -290,7 +283,6 @@ _MAKERS = {
     "failed": _failed,
     "equal": _equal,
     "running": _running,
-    "stopped": _stopped,
     "runs": _runs,
     "repeated": _repeated,
     "many": _many,

@@ -12,12 +12,18 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.errors import RunError
+from fastrcaps_search.search import launch
 from fastrcaps_search.search.events import Events
-from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
-from fastrcaps_search.search.launch.launcher import own_spec, worker_command, worker_environment
-from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor
-from fastrcaps_search.search.torch_environment import WAITING_VARIABLES
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.search.launch import (
+    LOCAL,
+    WorkerSpec,
+    own_spec,
+    worker_command,
+    worker_environment,
+)
+from fastrcaps_search.search.machine import WAITING_VARIABLES
+from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor, WorkerView
+from fastrcaps_search.store.location import locate
 
 
 def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
@@ -126,7 +132,7 @@ def test_a_worker_knows_how_it_was_started(
 def worker_script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The program that is started in the place of a worker: the last line of this list."""
     lines: list[str] = []
-    monkeypatch.setattr(local, "worker_command", lambda spec: [sys.executable, "-c", lines[-1]])
+    monkeypatch.setattr(launch, "worker_command", lambda spec: [sys.executable, "-c", lines[-1]])
     return lines
 
 
@@ -268,3 +274,15 @@ def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
     worker_script.append(failed % (7, "false") + wait)
     with pytest.raises(RunError, match=r"^a trial failed, so the run stops: trial 7: r;"):
         supervise(tmp_path, max_failures=1)
+
+
+def test_a_worker_that_tests_still_does_when_the_database_is_back(tmp_path: Path) -> None:
+    supervisor = Supervisor(
+        [], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
+    )
+    views = supervisor._progress.workers
+    views["w"] = WorkerView("w")
+    supervisor._note("w", {"event": "testing", "trial": 3})
+    for kind in ("store_out", "store_back"):
+        supervisor._note("w", {"event": kind, "reason": "away"})
+        assert (views["w"].doing, views["w"].store_is_out) == ("tests", kind == "store_out")

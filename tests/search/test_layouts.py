@@ -36,7 +36,7 @@ STUDY = StudyDefinition.from_dict(
         (3, 9, [(1, 3), (3, 1)]),  # 2 x 1 would leave a core idle
         (4, 9, [(1, 4), (2, 2), (4, 1)]),
         (5, 9, [(1, 5), (2, 2), (4, 1)]),
-        (6, 9, [(1, 6), (3, 2), (4, 1)]),  # three are enough: not 2 x 3
+        (6, 9, [(1, 6), (2, 3), (4, 1)]),
         (8, 9, [(1, 8), (2, 4), (4, 2)]),  # 3 x 2 would leave cores idle
         (16, 9, [(1, 16), (2, 8), (4, 4)]),  # 3 x 5 would leave a core idle
         (64, 9, [(1, 64), (2, 32), (4, 16)]),

@@ -10,7 +10,7 @@ import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.options import RunOptions, WorkerOptions
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 STUDY = StudyDefinition.from_dict({"name": "s", "network": "lenet5", "epochs": 2})
 LEASE = "lease_seconds must be seconds from 1 to 86400, got "
@@ -59,8 +59,8 @@ def test_options_of_workers_that_cannot_be(
         ({"trials": "4"}, "trials must be a whole number of at least 1, got '4'"),
         ({"seed": -1}, "seed must be a whole number from 0 to 2147483647, got -1"),
         ({"seed": 2**31}, "seed must be a whole number from 0 to 2147483647, got 2147483648"),
-        ({"repeats": 1}, "runs_on_front must be a whole number from 2 to 100, got 1"),
-        ({"repeats": 101}, "runs_on_front must be a whole number from 2 to 100, got 101"),
+        ({"front_runs": 1}, "runs_on_front must be a whole number from 2 to 100, got 1"),
+        ({"front_runs": 101}, "runs_on_front must be a whole number from 2 to 100, got 101"),
         ({"lease_seconds": 0.5}, f"{LEASE}0.5"),
     ],
 )
@@ -77,7 +77,7 @@ def test_the_least_that_is_allowed(tmp_path: Path) -> None:
         location=locate(str(tmp_path / "a.db")),
         trials=None,
         seed=0,
-        repeats=2,
+        front_runs=2,
         lease_seconds=1,
         store_patience=0,
         max_failures=1,

@@ -13,8 +13,8 @@ from optuna.study import StudyDirection
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.store.export_lease import ExportLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.claiming import ExportLease
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import VALUES, Clock, claimed, complete, fail, line, say
@@ -29,8 +29,8 @@ BEGIN = """
 import sys
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.store.export_lease import ExportLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.claiming import ExportLease
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 
 store = Store.writing(locate(sys.argv[1]))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import StoreError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import orchestrator
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
 from fastrcaps_search.search.options import RunOptions
+from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
@@ -23,7 +25,7 @@ from fastrcaps_search.store import schema
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed
 
@@ -133,8 +135,9 @@ def finish(tmp_path: Path, count: int, *, threads: int = 1, name: str = "a CPU")
 
 def begun(run: Orchestrator) -> tuple[str, str | None]:
     """Workers in the words of the plan, and the warning; the run is then made."""
-    plan = run.plan(RunObserver())
-    assert f"1 run; {plan.words}; about " in run.plan_line(plan)
+    outcome = run.outcome()
+    plan = run.plan(RunObserver(), outcome)
+    assert f"1 run; {plan.words}; about " in run.plan_line(plan, outcome)
     run.train(plan, lambda progress: None)
     return plan.words, plan.warning
 
@@ -258,3 +261,39 @@ def test_layouts_are_stored_by_device_and_cores(
     (row,) = store.read(lambda connection: list(connection.execute(schema.layouts.select())))
     store.close()
     assert (row.device_name, row.cores, row.workers, row.threads) == ("a CPU", 2, 2, 1)
+
+
+class Warned(RunObserver):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warned(self, warning: str) -> None:
+        self.warnings.append(warning)
+
+
+def test_an_export_that_fails_at_the_end_is_a_warning(
+    run: Callable[..., Orchestrator], machine: Pretended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        monkeypatch.setattr(
+            OptunaExport, "add", lambda self: (_ for _ in ()).throw(StoreError("no"))
+        )
+
+    machine.meanwhile = refuse
+    observer = Warned()
+    assert run().run(observer).work.is_searching
+    assert observer.warnings == ["Optuna's tables lack trials, which the next run adds: no"]
+
+
+def test_a_continuous_space_without_more_to_offer_is_done(
+    tmp_path: Path, machine: Pretended
+) -> None:
+    space = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
+    study = StudyDefinition.from_dict({**STUDY.to_dict(), "space": space})
+    machine.meanwhile = lambda: finish(tmp_path, 2)
+    options = RunOptions(definition=study, trials=4, location=locate(str(tmp_path / "a.db")))
+    with closing(Orchestrator.begin(options)) as orchestrator:
+        work = orchestrator.run(RunObserver()).work
+    assert (work.is_searching, work.exhausted, work.target) == (False, True, 2)

@@ -18,17 +18,16 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, DivergedError, InterruptedRunError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoint_gc import CheckpointCollector
+from fastrcaps_search.search.checkpoints import CheckpointCollector
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, train_run
+from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
-from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.run import Run
@@ -64,7 +63,7 @@ class Site:
 
     def plan(self, *, repeats: int = 0, budget: int = 1) -> None:
         definition = self.study.definition
-        enter_study(self.location, definition, seed=None, budget=budget, repeats=repeats)
+        enter_study(self.location, definition, seed=None, budget=budget, front_runs=repeats)
 
     def claim(self, purpose: Purpose = Purpose.TRAIN) -> RunLease:
         claimant = Claimant(store=self.store, study=self.study, worker="w", device="cpu")

@@ -17,19 +17,22 @@ from typing import Any
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.launch import LOCAL, WorkerSpec, local
+from fastrcaps_search.errors import DeviceError, InterruptedRunError, StoreUnavailableError
+from fastrcaps_search.search import launch
+from fastrcaps_search.search.files import LOG, logging_to
+from fastrcaps_search.search.launch import LOCAL, LocalWorker, WorkerSpec
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.study_worker import Worker
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
-from fastrcaps_search.search.trial_log import LOG, logging_to
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location, locate
-from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import Location, locate
+from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
-from tests.store.workers import claimed, fail
+from tests.store.workers import claimed, complete, fail
 
 STUDY = StudyDefinition.from_dict(
     {
@@ -133,7 +136,7 @@ def test_a_worker_without_a_core_sees_that_the_study_is_over(
     thread.start()
     event, facts = told.get(timeout=60)
     assert (event, facts["cores"]) == ("no_cores", 1)
-    assert others.peek() is None
+    assert not others.is_over()
     fail(store, second)
     assert told.get(timeout=60) == ("done", {})
     thread.join(60)
@@ -148,10 +151,55 @@ def test_the_study_is_over_when_no_configuration_is_left(
     store = open_store()
     others = queue_of(store, study)
     for _ in range(2):
-        assert others.peek() is None
+        assert not others.is_over()
         fail(store, claimed(others))
-    assert others.peek() is Idle.EXHAUSTED
-    assert others.claim_next() is Idle.EXHAUSTED
+    assert others.is_over()
+    assert others.claim_next() is Idle.DONE
+
+
+def test_a_device_that_gives_out_costs_a_reading_of_the_test_set_for_now(
+    location: Location, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = enter_study(location, STUDY, seed=None, budget=1)
+    store, told = open_store(), queue.Queue[tuple[str, dict[str, Any]]]()
+    others = queue_of(store, study)
+    complete(store, claimed(others))
+    made = worker(store, told)
+
+    def give_out() -> None:
+        raise DeviceError("no memory")
+
+    monkeypatch.setattr(made, "_staged", give_out)
+    made._do(claimed(others, Purpose.TEST))
+    made.close()
+    assert [event for event, _ in (told.get(), told.get())] == ["testing", "untested"]
+    assert not store.leases(study)
+    assert made._queue.is_over()
+    assert not others.is_over()
+
+
+def test_a_run_is_given_back_when_the_database_answers_again(
+    location: Location, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = enter_study(location, STUDY, seed=None, budget=1)
+    store = open_store()
+    made = worker(store, queue.Queue())
+    release, refusals = RunLease.release, [StoreUnavailableError("away")]
+
+    def refuse_once(lease: RunLease) -> None:
+        if refusals:
+            raise refusals.pop()
+        release(lease)
+
+    def stop(lease: RunLease) -> None:
+        raise InterruptedRunError("stopped on request")
+
+    monkeypatch.setattr(RunLease, "release", refuse_once)
+    monkeypatch.setattr(made, "_train", stop)
+    with pytest.raises(InterruptedRunError):
+        made._do(claimed(queue_of(store, study)))
+    made.close()
+    assert not store.leases(study)
 
 
 def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
@@ -218,7 +266,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     tmp_path: Path, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        local, "worker_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
+        launch, "worker_command", lambda spec: [sys.executable, "-c", SUSPENDED, spec.name]
     )
     specs = [
         WorkerSpec(
@@ -239,7 +287,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
         observe=lambda progress: started.extend(
             made.process.pid
             for made in supervisor._workers.values()
-            if isinstance(made, local.LocalWorker)
+            if isinstance(made, LocalWorker)
         ),
     )
     supervisor.run()

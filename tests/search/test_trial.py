@@ -15,15 +15,14 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.checkpoints import best_weights
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.search.runs import Workplace, train_run
+from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.testing import read_test_set
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -97,18 +96,10 @@ class Site:
         ]
 
     def best_weights(self) -> dict[str, torch.Tensor]:
-        record, lease = self.record(), self.claim(purpose=Purpose.TEST)
+        record = self.record()
         (run,) = record.runs
-        assert run.best_epoch is not None
-        folder = run_checkpoints(
-            self.store.location,
-            self.study,
-            lease.claim.key,
-            configuration_key=record.configuration_key,
-            known=tokens_by_epoch(record, run=0),
-        )
         assert len(list(self.folder().iterdir())) == 1
-        return folder.weights(run.best_epoch)
+        return dict(best_weights(self.store.location, self.study, record, run))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store import workers

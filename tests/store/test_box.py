@@ -14,10 +14,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.front.box import Box
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.box import study_box
+from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, Clock, claimed, complete, fail, line, result_of, say

@@ -14,7 +14,7 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -123,7 +123,8 @@ class TestClaiming:
         queue = make_queue()
         for _ in range(12):
             fail(store, claimed(queue))
-        assert queue.claim_next() is queue.peek() is Idle.EXHAUSTED
+        assert queue.claim_next() is Idle.DONE
+        assert queue.is_over()
 
     def test_a_space_without_more_to_offer_leaves_the_front_to_repeat_and_to_test(
         self,
@@ -132,7 +133,7 @@ class TestClaiming:
         store: Store,
         study: StudyRecord,
     ) -> None:
-        enter_study(location, definition, seed=None, budget=4, repeats=2)
+        enter_study(location, definition, seed=None, budget=4, front_runs=2)
         claimant = Claimant(store=store, study=study, worker="w0", device="cpu")
         # As in a continuous space, of which nobody knows how much it holds.
         queue = TrialQueue(
@@ -151,12 +152,12 @@ class TestClaiming:
             lease = RunLease(store, test)
             lease.store_test_accuracy(0.5)
             lease.hand_back()
-        assert queue.claim_next() is Idle.EXHAUSTED
+        assert queue.claim_next() is Idle.DONE
 
     def test_what_is_proposed_goes_by_estimates_however_often_was_asked_before(
         self, location: Location, definition: StudyDefinition, store: Store, study: StudyRecord
     ) -> None:
-        enter_study(location, definition, seed=None, budget=6, repeats=2)
+        enter_study(location, definition, seed=None, budget=6, front_runs=2)
         seen: list[list[bool]] = []
 
         def propose_and_look(
@@ -173,6 +174,6 @@ class TestClaiming:
         for number in range(6):
             complete(store, claimed(queue), values_of(0.61 + number / 20, 1.1 + number, 10))
         enter_study(location, definition, seed=None, budget=7)
-        assert queue.peek() is None
+        assert not queue.is_over()
         assert claimed(queue).key == RunKey(6, 0)
         assert seen[-1] == [True] * 6

@@ -12,14 +12,14 @@ from sqlalchemy import select
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError, StoreUnavailableError
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.store.clock import now
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.holders import ClaimRecord
-from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import EpochRecord, Purpose, StudyRecord, TrialState
+from fastrcaps_search.store.retry import RetryPolicy
+from fastrcaps_search.store.schema import now
 from fastrcaps_search.store.store import Store
 from tests.store.test_lost_answers import lose_answer
 from tests.store.workers import (
@@ -78,7 +78,16 @@ class TestClaims:
         (claim,) = store.claims(study)
         (lease,) = store.leases(study)
         host = ProcessIdentity.current().host
-        assert claim == ClaimRecord(0, 0, 1, "train", "w0", host, "cuda:1", claim.claimed_at)
+        assert claim == ClaimRecord(
+            number=0,
+            run=0,
+            token=1,
+            purpose="train",
+            worker="w0",
+            host=host,
+            device="cuda:1",
+            claimed_at=claim.claimed_at,
+        )
         assert before <= lease.claimed_at <= claim.claimed_at <= after
         assert host.startswith(f"{claim.host_name}/")
 
@@ -133,7 +142,7 @@ class TestAnswersThatAreLost:
             claimed(make_queue("w0"))
             clock.kill()
             before = [(0, 1, "w0")]
-        store.patience = Patience(60)
+        store.patience = RetryPolicy(60)
         queue = make_queue("w1")
         lost = lose_answer(store, monkeypatch)
         claim = claimed(queue)

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.engine import BUSY_SECONDS, IDLE_SECONDS, reading_engine
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, claimed, complete, line, say
@@ -142,7 +142,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 definition = StudyDefinition.from_dict({"name": "mnist"})
 enter_study(locate(sys.argv[1]), definition, seed=None, budget=1)
@@ -202,6 +202,26 @@ class TestConnections:
                 assert shown.scalar_one() == "on"
         finally:
             engine.dispose()
+
+    def test_nothing_is_left_in_a_session_that_a_pooler_may_give_to_others(
+        self, location: Location, store: Store
+    ) -> None:
+        reading = reading_engine(location)
+        try:
+            for engine in (store.engine, reading):
+                with engine.connect() as connection:
+                    connection.exec_driver_sql("SELECT 1")
+                    connection.commit()
+                    driver = connection.connection.dbapi_connection
+                    assert driver is not None
+                    driver.autocommit = True
+                    names = ("lock_timeout", "default_transaction_read_only")
+                    found = [driver.execute(f"SHOW {name}").fetchone()[0] for name in names]
+                    prepared = driver.execute("SELECT count(*) FROM pg_prepared_statements")
+                    assert (found, prepared.fetchone()[0]) == (["7s", "off"], 0)
+                    driver.autocommit = False
+        finally:
+            reading.dispose()
 
     def test_the_times_of_a_trial_are_those_of_the_server(
         self, store: Store, study: StudyRecord, make_queue: QueueMaker

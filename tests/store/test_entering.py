@@ -9,9 +9,9 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.migrations import VERSION
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.schema import VERSION
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, file_of
 

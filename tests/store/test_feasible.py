@@ -20,9 +20,10 @@ from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import (
     Purpose,
     RunKey,
@@ -30,7 +31,6 @@ from fastrcaps_search.store.records import (
     SetAside,
     StudyRecord,
 )
-from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.setting_aside import exclude, include
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord, infeasible_reason
@@ -185,7 +185,7 @@ class TestSetAside:
     def test_a_worker_that_is_at_work_sees_it(
         self, queue: TrialQueue, store: Store, study: StudyRecord, location: Location
     ) -> None:
-        enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+        enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
         held = [claimed(queue) for _ in range(2)]
         # What is due is remembered between two questions, as long as nothing changes.
         assert queue.claim_next() is Idle.WAIT

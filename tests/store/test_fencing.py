@@ -8,9 +8,9 @@ import pytest
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.host import ProcessIdentity
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Failure, StudyRecord, TrialState, Values
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (

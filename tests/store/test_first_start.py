@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ENTER_AT_ONCE = """
 import json, os, sys, traceback
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 location, processes, studies = locate(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 

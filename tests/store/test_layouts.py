@@ -12,7 +12,7 @@ from fastrcaps_search.store.layouts import (
     keep_layout,
     stored_layouts,
 )
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 

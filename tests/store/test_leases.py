@@ -10,8 +10,8 @@ import pytest
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.lease import Claim, RunLease
+from fastrcaps_search.store.holders import Claim, LeaseRecord
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Purpose, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.search.queue import Idle
-from fastrcaps_search.store.lease import Claim
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import BEGIN, line, say

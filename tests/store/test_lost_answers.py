@@ -13,9 +13,9 @@ from fastrcaps_search.search.queue import Idle
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
     FAILURE,
@@ -37,7 +37,7 @@ class TestAnswersThatAreLost:
     @pytest.fixture
     def patient(self, location: Location, study: StudyRecord) -> Iterator[Store]:
         """A store that tries again."""
-        opened = Store.writing(location, patience=Patience(60))
+        opened = Store.writing(location, patience=RetryPolicy(60))
         yield opened
         opened.close()
 
@@ -88,7 +88,7 @@ class TestAnswersThatAreLost:
         queue = make_queue(at=patient)
         for accuracy in (0.1, 0.9, 0.1, 0.1):
             complete(patient, claimed(queue), values_of(accuracy, 1.0, 10))
-        enter_study(location, study.definition, seed=None, budget=4, repeats=2)
+        enter_study(location, study.definition, seed=None, budget=4, front_runs=2)
         lost = lose_answer(patient, monkeypatch)
         claim = claimed(queue)
         assert lost == [True]

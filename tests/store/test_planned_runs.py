@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle
-from fastrcaps_search.store import failing
+from fastrcaps_search.store import ending
 from fastrcaps_search.store import lease as lease_module
+from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import MOST_DEATHS
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import (
     GIVEN_UP,
     Failure,
@@ -117,7 +117,7 @@ class TestAtOnce:
         rest = [claimed(queue).key for _ in range(PLANNED)]
         assert rest == [RunKey(1, run) for run in range(PLANNED)]
         assert queue.claim_next() is Idle.WAIT
-        assert queue.peek() is None
+        assert not queue.is_over()
 
     def test_a_run_that_was_left_comes_before_runs_of_the_next_trial(
         self, leases: list[RunLease], begin: Callable[[int], RunLease]
@@ -227,7 +227,7 @@ class TestFailures:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         both = threading.Barrier(2)
-        give_up = failing.give_up_siblings
+        give_up = ending.give_up_siblings
 
         def meet(connection: Connection, study_id: int, key: RunKey) -> None:
             # Each would hold its own run by now, and want the other's.

@@ -23,7 +23,7 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete, queue_of

@@ -16,10 +16,11 @@ from sqlalchemy import Connection
 from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.search.configurations import configurations
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.ending import reap
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import reap
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -106,7 +107,7 @@ class TestNewTrials:
         attempts: list[Callable[[], object]] = [
             lambda: begin(0),
             queue.claim_next,
-            queue.peek,
+            queue.is_over,
         ]
         for attempt in attempts:
             with pytest.raises(StudyMismatchError, match="was defined anew before its first"):

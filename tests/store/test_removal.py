@@ -8,11 +8,11 @@ import pytest
 
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord
-from fastrcaps_search.store.removal import mark_removed
 from fastrcaps_search.store.store import Store
 from tests.store.workers import SETTING, claimed, trial_of
 
@@ -65,7 +65,7 @@ def test_none_is_where_one_was_claimed_meanwhile(run: int, store: Store, two: St
 def test_a_run_that_goes_on_is_about_to_have_a_network_again(
     location: Location, store: Store, two: StudyRecord
 ) -> None:
-    enter_study(location, two.definition, seed=None, budget=1, repeats=3)
+    enter_study(location, two.definition, seed=None, budget=1, front_runs=3)
     claimant = Claimant(store=store, study=two, worker="w1", device="cpu")
     claim = claimant.take(trial_of(store, two), 2, Purpose.TRAIN)
     assert claim is not None

@@ -15,10 +15,10 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle, TrialQueue
+from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
-from fastrcaps_search.store.reaping import MOST_DEATHS
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import (
     DIVERGED,
     GIVEN_UP,
@@ -55,7 +55,7 @@ def queue(make_queue: QueueMaker, store: Store) -> TrialQueue:
 @pytest.fixture
 def plan(location: Location, definition: StudyDefinition) -> Plan:
     """Plans repeats."""
-    return lambda repeats: enter_study(location, definition, seed=None, budget=4, repeats=repeats)
+    return lambda runs: enter_study(location, definition, seed=None, budget=4, front_runs=runs)
 
 
 def repeat(queue: TrialQueue, store: Store, result: tuple[float, float]) -> RunKey:
@@ -74,7 +74,7 @@ class TestTurns:
     def test_the_front_is_repeated_until_each_has_as_many_runs_and_then_tested(
         self, plan: Plan, queue: TrialQueue, store: Store, study: StudyRecord
     ) -> None:
-        assert plan(3).repeats == 3
+        assert plan(3).front_runs == 3
         # Equal runs: nothing behind the front comes near it.
         values = {1: ACCURATE, 2: QUICK, 3: MIDDLE}
         order = [repeat(queue, store, values[expected]) for expected in (1, 2, 3, 1, 2, 3)]
@@ -92,13 +92,13 @@ class TestTurns:
         keys = [claimed(queue).key for queue in queues[:6]]
         assert keys == [RunKey(number, run) for run in (1, 2) for number in (1, 2, 3)]
         assert queues[6].claim_next() is Idle.WAIT
-        assert queues[6].peek() is None
+        assert not queues[6].is_over()
 
     def test_new_trials_come_before_repeats_and_the_plan_only_grows(
         self, plan: Plan, queue: TrialQueue, location: Location, definition: StudyDefinition
     ) -> None:
-        assert plan(4).repeats == 4
-        assert plan(2).repeats == 4
+        assert plan(4).front_runs == 4
+        assert plan(2).front_runs == 4
         enter_study(location, definition, seed=None, budget=5)
         assert claimed(queue).key == RunKey(4, 0)
 

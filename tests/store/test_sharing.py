@@ -12,7 +12,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from fastrcaps_search.store import engine as engine_module
 from fastrcaps_search.store import reading
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete

@@ -20,7 +20,7 @@ from fastrcaps_search.errors import StoreError
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import (
@@ -110,7 +110,7 @@ import sys
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from sqlalchemy import text
 

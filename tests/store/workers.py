@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.lease import Claim, RunLease
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Failure, Purpose, RunRecord, StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -37,7 +39,7 @@ from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 
 
@@ -118,9 +120,11 @@ def claimed(queue: TrialQueue, purpose: Purpose = Purpose.TRAIN) -> Claim:
 @contextmanager
 def renewing(lease: RunLease) -> Iterator[None]:
     """Renew the lease; the last renewal has ended before the store can be closed."""
+    before = threading.enumerate()
     with lease.renewed():
+        (thread,) = [one for one in threading.enumerate() if one not in before]
         yield
-    lease._renewal._thread.join()
+    thread.join()
 
 
 def result_of(values: Values = VALUES) -> RunResult:

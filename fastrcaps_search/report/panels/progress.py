@@ -48,7 +48,7 @@ def gather(view: ReportView) -> Progress | None:
         trials=tuple(trial.number for trial in ended),
         spent_seconds=tuple(accumulate(_spent(trial, runs) for trial in ended)),
         hypervolumes=tuple(study.box.shares([values or {} for values in means])),
-        is_repeated=study.repeats > 0,
+        is_repeated=study.front_runs > 0,
     )
 
 

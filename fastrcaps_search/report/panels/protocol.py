@@ -21,7 +21,7 @@ OTHER_KEYS = (
 def gather(view: ReportView) -> dict[str, str]:
     """How the values came to be: split, epochs, devices, versions; empty where there is none."""
     definition, summary = view.definition, view.summary
-    runs, planned = definition.runs_per_trial, view.study.repeats
+    runs, planned = definition.runs_per_trial, view.study.front_runs
     split, size = definition.evaluate_on.images, definition.evaluation_size
     mean = f", mean over {runs} runs" if runs > 1 else ""
     shifts = ", shifted by up to 2 pixels" if definition.shifts else ""

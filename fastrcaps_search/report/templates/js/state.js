@@ -12,7 +12,7 @@ report.state = (() => {
     by: /^(epochs|seconds)$/,
     sort: /^-?[a-z_]+$/,
     trial: /^\d+$/,
-    only: /^(|front|complete|stopped|failed|running|infeasible)$/,
+    only: /^(|front|complete|failed|running|infeasible)$/,
   };
   let current = { ...defaults };
   const listeners = [];

@@ -22,7 +22,7 @@ def _unheard(reason: str | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Tries again, after growing pauses, what the database refuses for the time being.
 
     Attributes:
@@ -48,50 +48,33 @@ class Patience:
             DiskError: The same, with a full disk under the database.
             InterruptedRunError: Asked to stop while the database did not answer.
         """
-        outage = _Outage(self)
+        began, pause, told = None, FIRST_PAUSE_SECONDS, False
         while True:
             try:
                 result = attempt()
+                break
             except (StoreUnavailableError, DiskError) as error:
-                outage.bear(error)
-            else:
-                outage.end()
-                return result
+                if self.seconds == 0:
+                    raise
+                began = time.monotonic() if began is None else began
+                waited = time.monotonic() - began
+                self._require_patience(error, waited)
+                if waited >= QUIET_SECONDS and not told:
+                    told = True
+                    self.tell(str(error))
+                self.stop.wait(min(pause, self.seconds - waited))
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        if told:
+            self.tell(None)
+        return result
 
-
-class _Outage:
-    """One outage, from its first refusal."""
-
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._began: float | None = None
-        self._pause = FIRST_PAUSE_SECONDS
-        self._told = False
-
-    def bear(self, error: StoreUnavailableError | DiskError) -> None:
-        """Wait before the next attempt, or raise when that has gone on for too long."""
-        patience = self._patience
-        if patience.seconds == 0:
-            raise error
-        now = time.monotonic()
-        self._began = now if self._began is None else self._began
-        waited = now - self._began
-        if patience.stop.is_set():
+    def _require_patience(self, error: StoreUnavailableError | DiskError, waited: float) -> None:
+        if self.stop.is_set():
             raise InterruptedRunError(
                 f"stopped on request while the database could not be used ({error})"
             ) from error
-        if waited >= patience.seconds:
+        if waited >= self.seconds:
             raise type(error)(
-                f"{error}; waited {patience.seconds:g} s for that (--store-patience), now the "
+                f"{error}; waited {self.seconds:g} s for that (--store-patience), now the "
                 "worker stops: its last checkpoint is kept, the same line goes on from there"
             ) from error
-        if waited >= QUIET_SECONDS and not self._told:
-            self._told = True
-            patience.tell(str(error))
-        patience.stop.wait(min(self._pause, patience.seconds - waited))
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-
-    def end(self) -> None:
-        """Say that the database is back, where its absence was spoken of."""
-        if self._told:
-            self._patience.tell(None)

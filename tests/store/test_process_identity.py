@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastrcaps_search.store.host import ProcessIdentity, process_start
+from fastrcaps_search.store.process_identity import ProcessIdentity, process_start
 
 ME = ProcessIdentity.current()
 

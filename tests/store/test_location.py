@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.store.place import locate
+from fastrcaps_search.store.location import locate
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fastrcaps_search.errors import UsageError
 
@@ -48,7 +48,9 @@ class Location:
         if self.path is not None:
             return ()
         parts = urlsplit(self.url)
-        words = [parts.password or "", *_option_secrets(parts)]
+        options = (option.partition("=") for option in parts.query.split("&"))
+        named = [value for key, _, value in options if "pass" in key.lower()]
+        words = [parts.password or "", *named]
         return tuple({form for word in words if word for form in (word, unquote(word))})
 
     def redacted(self, text: str) -> str:
@@ -56,12 +58,6 @@ class Location:
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
-
-
-def _option_secrets(parts: SplitResult) -> list[str]:
-    """Passwords among the options after the question mark."""
-    options = (option.partition("=") for option in parts.query.split("&"))
-    return [value for key, _, value in options if "pass" in key.lower()]
 
 
 def chosen_location(storage: str | None, files: str | None = None) -> Location:

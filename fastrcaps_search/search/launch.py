@@ -1,20 +1,24 @@
-"""What a launcher is, and what a worker needs: its command line and its environment."""
+"""How workers are started: here as processes of this machine, elsewhere as a plug-in says."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
-from fastrcaps_search.search.torch_environment import torch_environment
-from fastrcaps_search.store.place import (
+from fastrcaps_search.search.files import log_errors
+from fastrcaps_search.search.machine import torch_environment
+from fastrcaps_search.store.location import (
     FILES_VARIABLE,
     LEASE_SECONDS,
     PATIENCE_SECONDS,
@@ -22,6 +26,7 @@ from fastrcaps_search.store.place import (
     Location,
     locate,
 )
+from fastrcaps_search.store.process_identity import is_suspended
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +130,10 @@ def known_device(device: str, base: Mapping[str, str]) -> str:
 
 def worker_command(spec: WorkerSpec) -> list[str]:
     """Command line of a worker; it stops when its standard input is closed."""
-    told = {
-        "study": spec.study,
-        "name": spec.name,
-        "device": known_device(spec.device, os.environ),
-        "threads": spec.threads,
-        "log": str(spec.log),
-        "lease_seconds": spec.lease_seconds,
-        "store_patience": spec.store_patience,
-    }
+    device = known_device(spec.device, os.environ)
+    told = {**asdict(spec), "device": device, "log": str(spec.log)}
+    # These two are in the environment.
+    del told["location"], told["data_folder"]
     # -P: the working directory is the user's and must not shadow modules.
     module = "fastrcaps_search.search.worker"
     return [sys.executable, "-P", "-m", module, json.dumps(told)]
@@ -148,3 +148,94 @@ def own_spec(told: str, environment: Mapping[str, str]) -> WorkerSpec:
         location=locate(environment[STORAGE_VARIABLE], files=environment.get(FILES_VARIABLE)),
         data_folder=Path(folder) if folder else None,
     )
+
+
+class LocalWorker:
+    """A worker that runs as a child of this process.
+
+    Args:
+        spec: How to start it.
+        events: Receives what it says.
+        command: Its command line.
+    """
+
+    def __init__(self, spec: WorkerSpec, events: Events, command: list[str]) -> None:
+        with log_errors(spec.log):
+            log = spec.log.open("ab")
+        with log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=worker_environment(spec, os.environ),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        heard = (spec.name, events, self.process.stdout)
+        threading.Thread(target=_listen, args=heard, daemon=True).start()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it was stopped by a signal that lets it go on later."""
+        return is_suspended(self.process.pid)
+
+    def stop(self) -> None:
+        """Ask it to stop after its current step."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+
+    def wait(self, seconds: float) -> int | None:
+        """Exit code, or ``None`` when it still runs after ``seconds``."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """Close the pipe to it."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def _listen(name: str, events: Events, lines: IO[str]) -> None:
+    try:
+        with lines:
+            for line in lines:
+                # What a launcher's own program prints is no event.
+                with suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and "event" in event:
+                        events.put((name, event))
+    finally:
+        events.put((name, None))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLauncher:
+    """Starts workers as children of this process.
+
+    Attributes:
+        name: As ``--launcher`` takes it.
+        prefix: Put before the worker's command line: ``("nice",)``, for example. The program must
+            hand on standard input and output, signals and the exit code.
+    """
+
+    name: str = "local"
+    prefix: tuple[str, ...] = ()
+
+    def start(self, spec: WorkerSpec, events: Events) -> LocalWorker:
+        """Start a worker.
+
+        Raises:
+            DiskError: Its log cannot be written.
+        """
+        return LocalWorker(spec, events, [*self.prefix, *worker_command(spec)])
+
+
+LOCAL = LocalLauncher()
+LAUNCHERS.register(LOCAL)

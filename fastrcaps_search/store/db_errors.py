@@ -24,7 +24,7 @@ from fastrcaps_search.errors import (
     WrongStoreError,
 )
 from fastrcaps_search.store.engine import BUSY_SECONDS, removed
-from fastrcaps_search.store.place import Location
+from fastrcaps_search.store.location import Location
 
 UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
 """What PostgreSQL says to whom it does not know, or of what it does not have."""
@@ -42,15 +42,11 @@ def store_errors(location: Location) -> Iterator[None]:
     except FastrcapsError:
         raise
     except Exception as error:
-        if not _is_refusal(error):
+        # Listeners of connections raise the driver's own.
+        driver = type(error).__module__.partition(".")[0]
+        if not (isinstance(error, SQLAlchemyError | sqlite3.Error) or driver == "psycopg"):
             raise
         raise translated(error, location) from error
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether it comes from the database; listeners of connections raise the driver's own."""
-    driver = type(error).__module__.partition(".")[0]
-    return isinstance(error, SQLAlchemyError | sqlite3.Error) or driver == "psycopg"
 
 
 def translated(error: Exception, location: Location) -> FastrcapsError:
@@ -121,16 +117,13 @@ def _of_postgresql(
             "--storage"
         )
     # Without a state it is the driver's own, which may be a fault of the request.
-    passing = state.startswith(PASSING) if state else _is_operational(original)
+    is_operational = type(original).__name__ in ("OperationalError", "InterfaceError")
+    passing = state.startswith(PASSING) if state else is_operational
     if _came_between(error) or isinstance(error, OperationalError) or passing:
         return StoreUnavailableError(
             f"{shown} must answer, got: {cause}; start the server or mend the way to it"
         )
     return StoreError(f"{shown} must take every request, got: {cause}; {REPORT}")
-
-
-def _is_operational(original: BaseException) -> bool:
-    return type(original).__name__ in ("OperationalError", "InterfaceError")
 
 
 def _came_between(error: Exception) -> bool:

@@ -63,22 +63,22 @@ def process_start(pid: int) -> int | None:
 
     A zombie counts as dead. A live process of which ``/proc`` says nothing gives 0.
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+    fields = _stat(pid)
+    if not fields:
         return _alive_without_proc(pid)
-    # The command name, in brackets, may hold blanks and brackets itself.
-    fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def is_suspended(pid: int) -> bool:
     """Whether a process was stopped by a signal that lets it go on later."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in "Tt"
+    fields = _stat(pid)
+    return bool(fields) and fields[0] in "Tt"
+
+
+def _stat(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on; nothing where it says nothing."""
+    # The command name, in brackets, may hold blanks and brackets itself.
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def _alive_without_proc(pid: int) -> int | None:

@@ -21,9 +21,9 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.store import engine as engine_module
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.patience import Patience
-from fastrcaps_search.store.place import Location, locate
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, line, say, until
 
@@ -108,14 +108,14 @@ class TestServer:
     @pytest.fixture
     def make_store(
         self, server: PostgresServer, definition: StudyDefinition
-    ) -> Iterator[Callable[[Patience], Store]]:
+    ) -> Iterator[Callable[[RetryPolicy], Store]]:
         """Makes stores with the study, and a table of their own to count in."""
         url = server.new_database()
         enter_study(locate(url), definition, seed=None, budget=4)
         server.run_sql(url, COUNTED)
         opened: list[Store] = []
 
-        def make(patience: Patience) -> Store:
+        def make(patience: RetryPolicy) -> Store:
             opened.append(Store.writing(locate(url), patience=patience))
             return opened[-1]
 
@@ -124,9 +124,9 @@ class TestServer:
             store.close()
 
     def test_the_work_is_done_once_it_is_back(
-        self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
+        self, server: PostgresServer, make_store: Callable[[RetryPolicy], Store], heard: Heard
     ) -> None:
-        store = make_store(Patience(60, tell=heard))
+        store = make_store(RetryPolicy(60, tell=heard))
         count(store)
         server.stop("immediate")
         done = heard.meanwhile(lambda: count(store))
@@ -139,21 +139,21 @@ class TestServer:
         assert back is None
 
     def test_a_store_can_be_opened_in_an_outage(
-        self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
+        self, server: PostgresServer, make_store: Callable[[RetryPolicy], Store], heard: Heard
     ) -> None:
         server.stop()
-        opened = heard.meanwhile(lambda: make_store(Patience(60, tell=heard)))
+        opened = heard.meanwhile(lambda: make_store(RetryPolicy(60, tell=heard)))
         server.start()
         store = opened.result(60)
         assert store.study_names() == ["tiny"]
         assert [line is None for line in heard.lines] == [False, True]
 
     def test_without_patience_the_first_refusal_is_final(
-        self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
+        self, server: PostgresServer, make_store: Callable[[RetryPolicy], Store], heard: Heard
     ) -> None:
         from tests.postgres import PASSWORD
 
-        store = make_store(Patience(0, tell=heard))
+        store = make_store(RetryPolicy(0, tell=heard))
         server.stop()
         began = time.monotonic()
         with pytest.raises(StoreUnavailableError) as error:
@@ -166,11 +166,11 @@ class TestServer:
         assert PASSWORD not in str(error.value)
 
     def test_at_its_end_the_line_names_the_database_and_the_option(
-        self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
+        self, server: PostgresServer, make_store: Callable[[RetryPolicy], Store], heard: Heard
     ) -> None:
         from tests.postgres import PASSWORD
 
-        store = make_store(Patience(2, tell=heard))
+        store = make_store(RetryPolicy(2, tell=heard))
         server.stop()
         with pytest.raises(StoreUnavailableError) as error:
             count(store)
@@ -183,9 +183,9 @@ class TestServer:
         assert PASSWORD not in str(heard.lines)
 
     def test_a_request_to_stop_ends_the_waiting(
-        self, server: PostgresServer, make_store: Callable[[Patience], Store], heard: Heard
+        self, server: PostgresServer, make_store: Callable[[RetryPolicy], Store], heard: Heard
     ) -> None:
-        patience = Patience(60, tell=heard)
+        patience = RetryPolicy(60, tell=heard)
         store = make_store(patience)
         server.stop()
         done = heard.meanwhile(lambda: count(store))
@@ -208,7 +208,7 @@ class TestFile:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(engine_module, "BUSY_SECONDS", 0.3)
-        with closing(Store.writing(location, patience=Patience(60, tell=heard))) as store:
+        with closing(Store.writing(location, patience=RetryPolicy(60, tell=heard))) as store:
             holder = start_child(HOLD_THE_FILE, str(location.path))
             assert line(holder) == "held"
             done = heard.meanwhile(lambda: count(store))
@@ -227,7 +227,7 @@ class TestFile:
     def test_with_the_settings_of_real_workers_more_than_an_attempt_costs_nothing_but_the_wait(
         self, location: Location, heard: Heard, start_child: ChildStarter, make_queue: QueueMaker
     ) -> None:
-        with closing(Store.writing(location, patience=Patience(600, tell=heard))) as store:
+        with closing(Store.writing(location, patience=RetryPolicy(600, tell=heard))) as store:
             queue = make_queue(at=store)
             held_seconds = engine_module.BUSY_SECONDS + 2
             holder = start_child(HOLD_THE_FILE, str(location.path), str(held_seconds))
@@ -249,7 +249,7 @@ class TestFile:
         location = locate(str(small_disk / "a.db"))
         enter_study(location, definition, seed=None, budget=4)
         filler = small_disk / "filler"
-        with closing(Store.writing(location, patience=Patience(60, tell=heard))) as store:
+        with closing(Store.writing(location, patience=RetryPolicy(60, tell=heard))) as store:
             store.write(lambda connection: connection.execute(text("CREATE TABLE counted (n, t)")))
             fill(filler)
 
@@ -290,19 +290,19 @@ class TestAlone:
         return attempt
 
     def test_a_short_outage_is_not_spoken_of(self, heard: Heard) -> None:
-        assert Patience(60, tell=heard)(self.refusing(2, StoreUnavailableError("away"))) == 3
+        assert RetryPolicy(60, tell=heard)(self.refusing(2, StoreUnavailableError("away"))) == 3
         assert heard.lines == []
 
     def test_the_kind_of_the_error_stays(self) -> None:
         with pytest.raises(DiskError, match=r"^full; waited 0.2 s for that \(--store-patience\)"):
-            Patience(0.2)(self.refusing(1000, DiskError("full")))
+            RetryPolicy(0.2)(self.refusing(1000, DiskError("full")))
 
     def test_what_does_not_pass_is_not_waited_for(self, heard: Heard) -> None:
         with pytest.raises(FastrcapsError, match=r"^no$"):
-            Patience(60, tell=heard)(self.refusing(1, FastrcapsError("no")))
+            RetryPolicy(60, tell=heard)(self.refusing(1, FastrcapsError("no")))
 
     def test_asked_to_stop_before_an_outage_it_still_works(self) -> None:
-        stopped = Patience(60)
+        stopped = RetryPolicy(60)
         stopped.stop.set()
         assert stopped(self.refusing(0, StoreUnavailableError("away"))) == 1
         with pytest.raises(InterruptedRunError, match="away"):

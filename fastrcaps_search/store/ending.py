@@ -1,0 +1,218 @@
+"""What follows when a run ends, and how one ends without its worker.
+
+Its trial may fail and give up the others, or be the first complete one, which fixes the box of the
+hypervolume. Lost workers lose their runs, and networks that nobody wants are marked as removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from math import fsum
+from statistics import fmean
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.box import Box
+from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
+from fastrcaps_search.store.schema import (
+    failure_columns,
+    leases,
+    now,
+    run_row,
+    runs,
+    studies,
+    trials,
+)
+from fastrcaps_search.store.store import Store
+from fastrcaps_search.store.trials import TrialRecord
+
+MOST_DEATHS = 10
+"""Workers in a row that may die in one epoch of a run before it counts as its own fault."""
+
+
+def lock_trial(connection: Connection, study_id: int, number: int) -> None:
+    """Keep others from failing a trial, or beginning a run of it, until the transaction ends."""
+    own = (trials.c.study_id == study_id) & (trials.c.number == number)
+    connection.execute(select(trials.c.number).where(own).with_for_update())
+
+
+def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:
+    """End the other runs of a trial that has failed by ``key``; their workers lose them."""
+    beside = (runs.c.study_id == study_id) & (runs.c.number == key.number)
+    beside &= (runs.c.run != key.run) & runs.c.finished_at.is_(None)
+    failure = Failure(GIVEN_UP, f"given up, as run {key.run} failed", "", "")
+    connection.execute(
+        runs.update()
+        .where(beside)
+        .values(token=runs.c.token + 1, finished_at=now(), **failure_columns(failure))
+    )
+    own = (leases.c.study_id == study_id) & (leases.c.number == key.number)
+    connection.execute(
+        leases.delete().where(own, leases.c.run != key.run, leases.c.purpose == Purpose.TRAIN)
+    )
+
+
+def study_box(
+    definition: StudyDefinition,
+    *,
+    epoch_seconds: float,
+    others: Mapping[str, float] | None = None,
+) -> Box:
+    """The box of a study whose first complete trial took so long for an epoch, with these values.
+
+    Args:
+        definition: The study.
+        epoch_seconds: Training seconds per epoch.
+        others: Values in the objectives beyond the common three.
+    """
+    return Box.of(
+        guessing=definition.guessing_accuracy,
+        epoch_seconds=epoch_seconds,
+        epochs=definition.offered_epochs[-1],
+        parameters=(
+            definition.architecture.parameters(decoder, weight_sharing)
+            for decoder, weight_sharing in _networks(definition)
+        ),
+        others=others,
+    )
+
+
+def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, bool | None]]:
+    """Decoder and weight sharing of each network that the study allows."""
+    space = definition.space
+    if space is None:
+        return {(each.decoder, each.weight_sharing) for each in definition.configurations}
+    return product(space.decoder or (None,), space.weight_sharing or (None,))
+
+
+@contextmanager
+def fix_box(connection: Connection, study_id: int, number: int) -> Iterator[None]:
+    """End a run of a trial within; store the study's box where that completes its first trial.
+
+    Args:
+        connection: In the transaction that ends the run.
+        study_id: The study.
+        number: The trial.
+    """
+    one = studies.c.study_id == study_id
+    known = connection.scalar(select(studies.c.box).where(one))
+    definition = None
+    if known is None:
+        # Whoever comes second waits here for the first.
+        text = connection.scalar(select(studies.c.definition).where(one).with_for_update())
+        definition = StudyDefinition.from_dict(json.loads(str(text)))
+    yield
+    if definition is None:
+        return
+    ended = connection.execute(
+        select(runs.c.training_seconds, runs.c.best_epoch, runs.c.others).where(
+            runs.c.study_id == study_id,
+            runs.c.number == number,
+            runs.c.run < definition.runs_per_trial,
+            runs.c.accuracy.is_not(None),
+        )
+    ).all()
+    if len(ended) == definition.runs_per_trial:
+        seconds, epochs = (fsum(row[column] for row in ended) for column in (0, 1))
+        values = [json.loads(row.others or "{}") for row in ended]
+        others = {name: fmean(one[name] for one in values) for name in values[0]}
+        box = study_box(definition, epoch_seconds=seconds / (epochs or 1), others=others)
+        fixed = studies.update().where(one, studies.c.box.is_(None))
+        connection.execute(fixed.values(box=json.dumps(box.to_dict())))
+
+
+def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: int) -> bool:
+    """Remove the leases of lost workers, and suspect the silent ones; whether anything changed.
+
+    Args:
+        store: The store.
+        study_id: The study.
+        held: Its leases as they were read; one that was renewed since is left alone.
+        planned: Runs that each trial has before it is complete.
+    """
+    table = leases
+    found = [(one, one.is_known_dead) for one in sorted(held, key=lambda lease: lease.key)]
+    found = [(one, dead) for one, dead in found if dead or one.is_lost or _is_new_suspect(one)]
+    if not found:
+        return False
+
+    def write(connection: Connection) -> None:
+        # In the order of the runs, and the trial first, as whoever fails one does: two locks in
+        # two orders would block.
+        for lease, dead in found:
+            as_read = _as_read(study_id, lease)
+            if not dead and not lease.is_lost:
+                connection.execute(table.update().where(as_read).values(suspected_at=now()))
+                continue
+            lock_trial(connection, study_id, lease.number)
+            gone = connection.execute(table.delete().where(as_read))
+            if gone.rowcount == 1 and dead and lease.is_training:
+                _note_death(connection, study_id, lease, planned=planned)
+
+    store.write(write)
+    return True
+
+
+def _is_new_suspect(lease: LeaseRecord) -> bool:
+    # A suspicion from the future is one from before the clock was set back.
+    suspected = lease.suspected_seconds
+    return lease.is_silent and (suspected is None or suspected < 0)
+
+
+def _as_read(study_id: int, lease: LeaseRecord) -> ColumnElement[bool]:
+    """The row of a lease that nobody has renewed or taken since."""
+    table = leases
+    return (
+        run_row(table, study_id, lease.key)
+        & (table.c.token == lease.token)
+        & (table.c.renewed_at == lease.renewed_at)
+    )
+
+
+def _note_death(
+    connection: Connection, study_id: int, lease: LeaseRecord, *, planned: int
+) -> None:
+    """Count a worker that died while it trained; end a training that kills them one by one."""
+    table = runs
+    row = run_row(table, study_id, lease.key) & table.c.finished_at.is_(None)
+    lock_trial(connection, study_id, lease.number)
+    connection.execute(table.update().where(row).values(deaths=table.c.deaths + 1))
+    deaths = connection.scalar(select(table.c.deaths).where(row)) or 0
+    if deaths < MOST_DEATHS:
+        return
+    failure = Failure(
+        "workers died",
+        f"{deaths} workers in a row died in an epoch of this run, maybe for want of memory",
+        f"the last one was {lease.worker}, process {lease.pid} on {lease.host_name}",
+        "",
+    )
+    # The next token, in case that one of them is not dead after all.
+    ended = table.update().where(row).values(token=table.c.token + 1, finished_at=now())
+    connection.execute(ended.values(**failure_columns(failure)))
+    if lease.run < planned:
+        give_up_siblings(connection, study_id, lease.key)
+
+
+def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:
+    """Mark the networks of a trial as removed; whether they are.
+
+    Not where one of its runs has been claimed since it was read.
+    """
+    table = runs
+
+    def mark(connection: Connection) -> bool:
+        for run in trial.runs:
+            row = run_row(table, study.study_id, RunKey(trial.number, run.run))
+            as_read = table.update().where(row, table.c.token == run.token)
+            if connection.execute(as_read.values(removed=1)).rowcount != 1:
+                connection.rollback()
+                return False
+        return True
+
+    return store.write(mark)
