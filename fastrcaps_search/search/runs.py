@@ -20,7 +20,6 @@ from fastrcaps_search.errors import (
     SuspendedError,
     UsageError,
 )
-from fastrcaps_search.export.trained import classifier_of, trained_network
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints, tokens_by_epoch
@@ -31,12 +30,11 @@ from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
-from fastrcaps_search.training.evaluate import hits
-from fastrcaps_search.training.kernels import choose_kernel
+from fastrcaps_search.training.kernels import choose_kernel, classifier_of
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.resources import cores
-from fastrcaps_search.training.run import Hooks, Run
-from fastrcaps_search.training.splits import Splits
+from fastrcaps_search.training.run import Hooks, Run, trained_network
+from fastrcaps_search.training.splits import Splits, hits
 
 
 @dataclass(frozen=True, slots=True)
