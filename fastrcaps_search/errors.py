@@ -36,7 +36,7 @@ class FastrcapsError(Exception):
 
 
 class UsageError(FastrcapsError):
-    """A wrong flag, path or file: the user can mend it and try again."""
+    """A wrong flag, path or file: the user can fix it and try again."""
 
     exit_code = 2
 

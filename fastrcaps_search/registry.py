@@ -95,5 +95,5 @@ def load_plugins() -> None:
         except Exception as error:
             raise UsageError(
                 f"the plug-in {point.name} ({point.value}) must be importable, got "
-                f"{type(error).__name__}: {error}; mend or uninstall it"
+                f"{type(error).__name__}: {error}; fix or uninstall it"
             ) from error

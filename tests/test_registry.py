@@ -63,7 +63,7 @@ except UsageError as error:
         (
             "import no_such_module",
             "the plug-in toy (toy) must be importable, got ModuleNotFoundError: "
-            "No module named 'no_such_module'; mend or uninstall it",
+            "No module named 'no_such_module'; fix or uninstall it",
         ),
     ],
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fastrcaps_search.definition.objective import COMMON
-from fastrcaps_search.front.box import Box
 from fastrcaps_search.front.criteria import Criteria, Preference
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.front.selection import Candidate
 from fastrcaps_search.store.records import Values
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.analysis.front import costs
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import Spread, StudyRecord, Values
@@ -23,7 +22,7 @@ from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     from fastrcaps_search.front.estimates import Estimate
-    from fastrcaps_search.front.samples import Sample
+    from fastrcaps_search.front.spread import Sample
 
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
@@ -71,7 +70,7 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
 
 def sample_of(trial: TrialRecord) -> Sample | None:
     """What is known of a feasible trial from its runs."""
-    from fastrcaps_search.front.samples import Sample
+    from fastrcaps_search.front.spread import Sample
 
     values = trial.feasible_means
     if values is None:
@@ -85,7 +84,7 @@ def sample_of(trial: TrialRecord) -> Sample | None:
         accuracies=tuple(accuracy for accuracy, _ in runs),
         seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
         parameters=values.parameters,
-        others=tuple(costs(values)[len(COMMON) :]),
+        others=tuple(values.costs[len(COMMON) :]),
     )
 
 

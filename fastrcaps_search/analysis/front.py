@@ -1,12 +1,12 @@
-"""Which trials of a study are on its front."""
+"""Which trials of a study are on its front, how surely, and which networks are still wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.analysis.estimates import sample_of
 from fastrcaps_search.front.dominance import front_mask
-from fastrcaps_search.store.records import Values
+from fastrcaps_search.front.estimates import NEAR, front_probabilities
 from fastrcaps_search.store.trials import TrialRecord
 
 
@@ -17,12 +17,63 @@ def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
     are all on the front.
     """
     valued = [(trial, values) for trial in trials if (values := trial.feasible_values) is not None]
-    mask = front_mask([costs(values) for _, values in valued])
+    mask = front_mask([values.costs for _, values in valued])
     front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
     front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
     return [trial.number for trial, _ in front]
 
 
-def costs(values: Values) -> list[float]:
-    """The values in the order of the objectives, less is better."""
-    return [OBJECTIVES[name].cost(value) for name, value in values.items()]
+def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
+    """Probability of being on the front by number of each feasible trial.
+
+    Empty where no trial was trained more than once: then nothing says how far runs scatter.
+    """
+    samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
+    # Numpy takes a moment to import; most studies have not been repeated.
+    if all(len(sample.seconds) < 2 for sample in samples.values()):
+        return {}
+    found = front_probabilities(list(samples.values()))
+    return {} if found is None else dict(zip(samples, found, strict=True))
+
+
+def near_front_numbers(
+    trials: Sequence[TrialRecord], sureness: Mapping[int, float] | None = None
+) -> list[int]:
+    """Numbers of the trials on the front, and of those that may well belong there.
+
+    Args:
+        trials: All trials of the study.
+        sureness: What :func:`probabilities` gives for them, where that is known.
+    """
+    found = dict.fromkeys(front_numbers(trials))
+    known = probabilities(trials) if sureness is None else sureness
+    found |= dict.fromkeys(number for number, sure in known.items() if sure >= NEAR)
+    return list(found)
+
+
+def unwanted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Trials that have ended well behind the front.
+
+    A trial behind the front comes to it when repeats change values, and when a trial that beats it
+    is set aside by hand: those near the front keep their networks, and those of the next front
+    behind them, too. More may come at once, whose networks are gone (:func:`without_network`). A
+    trial that was set aside keeps its own: it may be taken back.
+    """
+    wanted = set(near_front_numbers(trials))
+    wanted |= {trial.number for trial in trials if trial.set_aside is not None}
+    wanted |= set(front_numbers([t for t in trials if t.number not in wanted]))
+    return [trial for trial in trials if trial.is_finished and trial.number not in wanted]
+
+
+def without_network(trials: Sequence[TrialRecord]) -> list[int]:
+    """Numbers of the trials on the front that have no network any more.
+
+    They may be chosen, but neither exported nor tested until they are repeated.
+    """
+    by_number = {trial.number: trial for trial in trials}
+    front = [by_number[number] for number in front_numbers(trials)]
+    return sorted(
+        trial.number
+        for trial in front
+        if trial.results and all(run.removed for run in trial.results)
+    )

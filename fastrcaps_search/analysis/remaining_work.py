@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.analysis.front import front_numbers
-from fastrcaps_search.analysis.uncertainty import near_front_numbers
+from fastrcaps_search.analysis.front import front_numbers, near_front_numbers
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastrcaps_search.analysis.front import front_numbers
-from fastrcaps_search.analysis.uncertainty import probabilities
+from fastrcaps_search.analysis.front import front_numbers, probabilities
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import TrialState
 from fastrcaps_search.store.trials import TrialRecord

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import StudyRecord, TrialState, Values

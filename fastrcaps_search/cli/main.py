@@ -86,7 +86,7 @@ def _refused(error: OSError) -> FastrcapsError:
     """What the system refused, as an error of ours: no fault of this program."""
     what = error.filename or "a file or a connection"
     refusal = DiskError(
-        f"{what} must be accessible, got: {error.strerror or type(error).__name__}; mend its "
+        f"{what} must be accessible, got: {error.strerror or type(error).__name__}; fix its "
         "permissions or name another"
     )
     refusal.__cause__ = error

@@ -10,10 +10,9 @@ from typing import Any
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
 from fastrcaps_search.report.rates import write_rates
-from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.search.options import asked_study
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import cores, torch_environment
 
 
 def rates(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 
 from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.analysis.estimates import read_study
-from fastrcaps_search.analysis.networks import without_network
+from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.cli import commands, output

@@ -73,7 +73,7 @@ class DataSet(ABC):
             raise UsageError(
                 f"the data set {self.name} must have {CLASSES} classes and images left to train "
                 f"on, got {len(self.class_names)} classes and {self.validation_size} of "
-                f"{self.train_size} images to validate; mend its plug-in"
+                f"{self.train_size} images to validate; fix its plug-in"
             )
 
     def __str__(self) -> str:
@@ -114,12 +114,12 @@ class DataSet(ABC):
             came = ", ".join(f"{part.dtype} {list(part.shape)}" for part in images)
             raise DataError(
                 f"the images of {self} must be uint8 {', '.join(map(str, map(list, wanted)))}, "
-                f"got {came}; mend what reads them"
+                f"got {came}; fix what reads them"
             )
         if (highest := max(images.train_labels.max(), images.test_labels.max())) >= CLASSES:
             raise DataError(
                 f"the labels of {self} must be 0 to {CLASSES - 1}, got {highest}; "
-                "mend what reads them"
+                "fix what reads them"
             )
         return images
 

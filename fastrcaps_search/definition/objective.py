@@ -213,3 +213,20 @@ COMMON = (ACCURACY.name, TRAINING_SECONDS.name, PARAMETERS.name)
 def objectives(names: Sequence[str]) -> tuple[Objective, ...]:
     """The objectives of these names."""
     return tuple(OBJECTIVES[name] for name in names)
+
+
+def measured(
+    names: Sequence[str], spent: Sequence[EpochMetrics], parameters: int
+) -> dict[str, float]:
+    """Values of a run in those of the objectives that are not common to all studies.
+
+    Args:
+        names: The study's objectives.
+        spent: The run's epochs up to the best one.
+        parameters: Its number of learned parameters.
+    """
+    return {
+        objective.name: float(objective.measure(spent, parameters))
+        for objective in objectives(names)
+        if objective.measure is not None
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,7 +17,6 @@ from fastrcaps_search.definition.choices import (
     RoutingGradient,
 )
 from fastrcaps_search.definition.consistency import check_consistency
-from fastrcaps_search.definition.guessing import least_above_guessing
 from fastrcaps_search.definition.keys import OPTIONAL_KEYS, check_keys, study_checks
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
 from fastrcaps_search.definition.objective import COMMON
@@ -225,3 +226,37 @@ def _json(value: object) -> Any:  # noqa: ANN401  # of any kind
     if isinstance(value, tuple):
         return list(value)
     return None if value is None else checks.plain(value)
+
+
+SIGNIFICANCE = 1e-3
+"""Probability with which one who guesses is taken to have learned something."""
+
+
+@functools.cache
+def least_above_guessing(images: int, guessing: float) -> int:
+    """Fewest right answers that are better than guessing.
+
+    The smallest k with P(X >= k) <= 0.1 %, where X, the right answers of one who guesses, is
+    binomial with ``images`` draws of probability ``guessing``. The tail is summed term by term,
+    without a normal approximation.
+
+    Args:
+        images: Number of images.
+        guessing: Accuracy of always naming the most frequent class, above 0 and below 1.
+
+    Returns:
+        From 1 to ``images`` + 1, which no answers reach.
+    """
+    tail = 0.0
+    for right in range(images, -1, -1):
+        # From the smallest terms on, so that none is lost beside a larger one.
+        tail += math.exp(
+            math.lgamma(images + 1)
+            - math.lgamma(right + 1)
+            - math.lgamma(images - right + 1)
+            + right * math.log(guessing)
+            + (images - right) * math.log1p(-guessing)
+        )
+        if tail > SIGNIFICANCE:
+            return right + 1
+    raise ValueError(f"the terms must add up to 1, got {tail} for {images} and {guessing}")

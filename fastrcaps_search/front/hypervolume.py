@@ -5,17 +5,45 @@ reference point (Zitzler and Thiele 1998; computed by moocore, after Fonseca, Pa
 Lopez-Ibanez 2006). Everything minimises; rows with NaN or an infinity are ignored.
 
 Shapes: n rows (trials), m objectives.
+
+A study's is measured in a box that is fixed with its first complete trial.
+
+A reference point taken from the trials at hand moves with them, and the hypervolume may fall
+although the front has grown. In a box that never moves it can only grow as trials are added.
+
+Its edges, as accuracy, training seconds and learned parameters:
+
+- accuracy from that of guessing to 1;
+- seconds, by their logarithm, from one epoch at ``SPEED`` times the speed of the first complete
+  trial to all epochs at a ``SPEED``-th of it;
+- parameters, by their logarithm, from the smallest network that the study allows to a little more
+  than the largest, so that it still counts. Where all are equal they take no part;
+- any other fraction from 0 to 1, and any other objective, by its logarithm, from ``SPEED`` times
+  the value of the first complete trial to a ``SPEED``-th of it.
+
+A value better than an edge counts as that edge; a trial at or beyond a worse one covers nothing.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fastrcaps_search.definition.objective import (
+    ACCURACY,
+    FRACTIONS,
+    OBJECTIVES,
+    PARAMETERS,
+    TRAINING_SECONDS,
+)
 from fastrcaps_search.front.dominance import as_rows, finite_rows, front_mask
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -88,3 +116,94 @@ def _as_reference(reference: ArrayLike, rows: NDArray[np.float64]) -> NDArray[np
             "name one for each objective"
         )
     return limit
+
+
+SPEED = 20.0
+"""An epoch of batch 1 takes about as many times longer than one of batch 16, and one of a large
+batch is about as many times shorter than that of a small one; so are those of other devices."""
+MARGIN = 0.1
+"""The largest network lies inside by this share of the span between smallest and largest."""
+SHORTEST = 1e-3
+"""Seconds of an epoch that a clock may take for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Worst and best value of each objective that the hypervolume tells apart.
+
+    Attributes:
+        edges: Worst and best by objective, in their order.
+    """
+
+    edges: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        guessing: float,
+        epoch_seconds: float,
+        epochs: int,
+        parameters: Iterable[int],
+        others: Mapping[str, float] | None = None,
+    ) -> Box:
+        """The box of a study.
+
+        Args:
+            guessing: Accuracy of always naming the most frequent class.
+            epoch_seconds: Training seconds per epoch of the first complete trial.
+            epochs: Most epochs of a training.
+            parameters: Learned parameters of each network that the study allows.
+            others: Values of the first complete trial in the study's other objectives.
+        """
+        epoch = max(epoch_seconds, SHORTEST)
+        sizes = sorted(set(parameters))
+        smallest, largest = sizes[0], sizes[-1]
+        worst = largest * (largest / smallest) ** MARGIN if largest > smallest else 2.0 * largest
+        edges = {
+            ACCURACY.name: (guessing, 1.0),
+            TRAINING_SECONDS.name: (epoch * epochs * SPEED, epoch / SPEED),
+            PARAMETERS.name: (worst, float(smallest)),
+        }
+        for name, value in (others or {}).items():
+            low, high = max(value, SHORTEST) / SPEED, max(value, SHORTEST) * SPEED
+            if OBJECTIVES[name].scale is FRACTIONS:
+                low, high = 0.0, 1.0
+            edges[name] = (low, high) if OBJECTIVES[name].maximise else (high, low)
+        return cls(edges)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Sequence[float]]) -> Box:
+        """The box whose :meth:`to_dict` these values are."""
+        return cls({name: (worst, best) for name, (worst, best) in values.items()})
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """JSON values: worst and best by objective."""
+        return {name: list(edges) for name, edges in self.edges.items()}
+
+    def share(self, values: Sequence[Mapping[str, float]]) -> float:
+        """Share of the box, 0 to 1, that trials of these values dominate; NaN counts for nothing.
+
+        Args:
+            values: Of each trial, by objective; nothing is dominated without all of them.
+        """
+        return min(hypervolume(self._scaled(values), reference=np.ones(len(self.edges))), 1.0)
+
+    def shares(self, values: Sequence[Mapping[str, float]]) -> list[float]:
+        """The share after each of the trials, in their order: never falling."""
+        reference = np.ones(len(self.edges))
+        history = hypervolume_history(self._scaled(values), reference=reference)
+        return [min(share, 1.0) for share in history.tolist()]
+
+    def _scaled(self, values: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+        """[n, m] minimised, 0 at the best edges of the box and 1 at the worst ones."""
+        columns = []
+        for name, edges in self.edges.items():
+            column = np.array([row.get(name, math.nan) for row in values], dtype=np.float64)
+            worst, best = edges
+            if OBJECTIVES[name].scale is not FRACTIONS:
+                # No time and no parameters are better than any.
+                column = np.log(np.maximum(column, math.ulp(0.0)))
+                worst, best = np.log(edges)
+            columns.append(np.maximum((best - column) / (best - worst), 0.0))
+        return np.column_stack(columns)

@@ -1,17 +1,15 @@
-"""How far repeated runs scatter, and how surely their mean is known."""
+"""How far repeated runs scatter, and what is known of each trial from its runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 
 CONFIDENCE = 0.95
 """Of the intervals of a mean: the share of them that cover the true mean."""
-
-_ROUNDS = 60
-"""Most steps of the root search; Newton's alone settle in about ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,7 @@ def deviations(values: Sequence[float]) -> list[float]:
     return [gap - centre for gap in gaps]
 
 
+@cache
 def t_quantile(degrees: int, probability: float = 0.975) -> float:
     """Return the value below which Student's t lies with this probability.
 
@@ -99,30 +98,12 @@ def t_quantile(degrees: int, probability: float = 0.975) -> float:
 
 
 def _angle_between(degrees: int, share: float) -> float:
-    """Return the angle at which :func:`_central_share` is the share.
-
-    Newton's steps, and bisection wherever one of them leaves the bracket.
-    """
+    """Return the angle at which :func:`_central_share` is the share, by halving."""
     low, high = 0.0, math.pi / 2
-    angle = min(share, 1.0) * high
-    slope_at_zero = _density_factor(degrees)
-    for _ in range(_ROUNDS):
-        excess = _central_share(degrees, angle) - share
-        low, high = (low, angle) if excess > 0 else (angle, high)
-        slope = slope_at_zero * math.cos(angle) ** (degrees - 1)
-        following = angle - excess / slope if slope > 0 else low
-        if not low < following < high:
-            following = (low + high) / 2
-        if abs(following - angle) <= 1e-15 * angle:
-            break
-        angle = following
-    return angle
-
-
-def _density_factor(degrees: int) -> float:
-    """Return the slope of the central share at angle zero."""
-    logarithm = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
-    return 2 / math.sqrt(math.pi) * math.exp(logarithm)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _central_share(degrees, middle) > share else (middle, high)
+    return high
 
 
 def _central_share(degrees: int, angle: float) -> float:
@@ -140,3 +121,93 @@ def _central_share(degrees: int, angle: float) -> float:
         term *= cosine * cosine * (index - 1) / index
     total = math.fsum(terms)
     return 2 / math.pi * (angle + total) if odd else total
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is known of one trial.
+
+    Attributes:
+        accuracies: Of each run, fractions.
+        seconds: Training seconds of each run, in the same order.
+        parameters: Learned parameters, the same in every run.
+        others: Means in further objectives, less is better.
+
+    Raises:
+        ValueError: No run, not as many seconds as accuracies, or a finite accuracy or number of
+            seconds that cannot be. NaN and infinities are allowed: such a trial is on no front.
+    """
+
+    accuracies: tuple[float, ...]
+    seconds: tuple[float, ...]
+    parameters: float
+    others: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.accuracies or len(self.accuracies) != len(self.seconds):
+            raise ValueError(
+                "a sample must have one accuracy and one number of seconds per run, of at least "
+                f"one run, got {len(self.accuracies)} and {len(self.seconds)}: pass the runs of "
+                "one trial"
+            )
+        for accuracy in self.accuracies:
+            if math.isfinite(accuracy) and not 0 <= accuracy <= 1:
+                raise ValueError(
+                    f"an accuracy must be a fraction from 0 to 1, got {accuracy!r}: "
+                    "divide percent by 100"
+                )
+        for seconds in self.seconds:
+            if math.isfinite(seconds) and seconds <= 0:
+                raise ValueError(
+                    f"training seconds must be above 0, got {seconds!r}: leave out runs that "
+                    "trained nothing"
+                )
+
+    @property
+    def finite(self) -> bool:
+        """Whether every value is a finite number."""
+        return all(map(math.isfinite, (*self.accuracies, *self.seconds, *self.values[2:])))
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Mean accuracy, mean training seconds, parameters and the others."""
+        return fmean(self.accuracies), fmean(self.seconds), self.parameters, *self.others
+
+
+@dataclass(frozen=True, slots=True)
+class PooledSpread:
+    """How runs of one trial scatter, over all repeated trials.
+
+    Attributes:
+        accuracy: Sum of the squared deviations of accuracies from their trial's mean.
+        log_seconds: That of the natural logarithms of training seconds.
+        degrees: Degrees of freedom: the runs of repeated trials less one per trial.
+    """
+
+    accuracy: float
+    log_seconds: float
+    degrees: int
+
+
+def pooled_spread(samples: Sequence[Sample]) -> PooledSpread | None:
+    """Return the scatter of runs within trials, pooled over the trials.
+
+    Args:
+        samples: One per trial. Those of one run, or with NaN or an infinity, say nothing.
+
+    Returns:
+        None where no trial has two runs.
+    """
+    known = [sample for sample in samples if len(sample.seconds) > 1 and sample.finite]
+    if not known:
+        return None
+    logarithms = [[math.log(seconds) for seconds in sample.seconds] for sample in known]
+    return PooledSpread(
+        accuracy=_squares(sample.accuracies for sample in known),
+        log_seconds=_squares(logarithms),
+        degrees=sum(len(sample.seconds) - 1 for sample in known),
+    )
+
+
+def _squares(columns: Iterable[Sequence[float]]) -> float:
+    return math.fsum(gap * gap for column in columns for gap in deviations(column))

@@ -9,9 +9,9 @@ from datetime import datetime
 from functools import cached_property
 
 from fastrcaps_search.analysis.comparing import Hits
+from fastrcaps_search.analysis.front import probabilities
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.analysis.summary import StudySummary, summarise
-from fastrcaps_search.analysis.uncertainty import probabilities
 from fastrcaps_search.definition.objective import TRAINING_SECONDS, Objective, objectives
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report.fronts import Front, Row, TimeAxis, fronts, positions

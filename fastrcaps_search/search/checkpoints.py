@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fastrcaps_search.analysis.estimates import read_study
-from fastrcaps_search.analysis.networks import unwanted
+from fastrcaps_search.analysis.front import unwanted
 from fastrcaps_search.errors import CheckpointError
-from fastrcaps_search.export.writer import Weights
 from fastrcaps_search.search.files import run_folder
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.location import Location
@@ -15,6 +15,9 @@ from fastrcaps_search.store.records import RunRecord, StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.checkpoint import CheckpointFolder
+
+if TYPE_CHECKING:
+    from fastrcaps_search.export.writer import Weights
 
 
 def tokens_by_epoch(trial: TrialRecord, *, run: int) -> dict[int, int]:

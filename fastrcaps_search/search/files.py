@@ -67,7 +67,7 @@ def log_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DiskError(
-            f"{path.parent} must be a folder that can be written, got: {error.strerror}; mend it, "
+            f"{path.parent} must be a folder that can be written, got: {error.strerror}; fix it, "
             "or name another with --files"
         ) from error
 

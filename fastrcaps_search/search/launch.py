@@ -17,7 +17,6 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.files import log_errors
-from fastrcaps_search.search.machine import torch_environment
 from fastrcaps_search.store.location import (
     FILES_VARIABLE,
     LEASE_SECONDS,
@@ -27,6 +26,7 @@ from fastrcaps_search.store.location import (
     locate,
 )
 from fastrcaps_search.store.process_identity import is_suspended
+from fastrcaps_search.training.resources import torch_environment
 
 
 @dataclass(frozen=True, slots=True)

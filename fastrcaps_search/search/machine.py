@@ -1,4 +1,4 @@
-"""What processes that train need, and what one of them says of this machine.
+"""What a process that trains says of this machine.
 
 The process that asks never imports torch.
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -27,29 +27,10 @@ from fastrcaps_search.search.layouts import (
     candidates,
 )
 from fastrcaps_search.store.layouts import WorkerLayout
+from fastrcaps_search.training.resources import torch_environment
 
 PROBE_SECONDS = 300.0
 POLL_SECONDS = 0.2
-ALLOCATOR = {
-    # Large tensors come back with every step: glibc would give their pages to the kernel and
-    # fault them in again each time (measured: up to twice the time of a step at batch 128).
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "20000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-    # Large pages where the kernel gives them for the asking: fewer misses of the address cache
-    # (measured: 5 % to 8 % of a narrow step while two workers share two cores).
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-
-WAITING = {
-    # A thread that waits for the others gives its core away at once, where it would spin on it
-    # for a while: the one that all wait for may have no core yet, because another worker or
-    # program is on it (measured, two processes of two threads on two cores, a narrow network at
-    # batch 16: 760 to 790 images/s, 13 to 280 with spinning; alone up to 9 % less).
-    "OMP_WAIT_POLICY": "passive",
-}
-WAITING_VARIABLES = frozenset({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
-"""Any of these says how threads wait: torch comes with GNU's OpenMP, or is built with Intel's."""
 
 
 def inspect_machine(
@@ -133,17 +114,3 @@ def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> di
 
 def _failure(what: str) -> RunError:
     return RunError(f"torch must {what}; `fastrcaps-search doctor` shows what is installed")
-
-
-def torch_environment(base: Mapping[str, str], *, threads: int) -> dict[str, str]:
-    """Environment of a process that trains, or measures how fast training is.
-
-    What the user has set stands, but for the number of threads.
-    """
-    return {
-        **ALLOCATOR,
-        **({} if WAITING_VARIABLES & base.keys() else WAITING),
-        **base,
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-    }

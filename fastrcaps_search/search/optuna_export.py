@@ -15,8 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
-from fastrcaps_search.analysis.distributions import directions
-from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, frozen_trial, quiet
+from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, directions, frozen_trial, quiet
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.claiming import ExportLease

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from fastrcaps_search.definition.objective import objectives
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.objective import measured
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
@@ -103,18 +102,6 @@ def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure
     return None
 
 
-def _others(
-    definition: StudyDefinition, result: RunResult, epochs: Sequence[EpochMetrics]
-) -> dict[str, float]:
-    """Values of a run in the objectives that are not common to all studies."""
-    spent = epochs[: result.best_epoch]
-    return {
-        objective.name: float(objective.measure(spent, result.parameters))
-        for objective in objectives(definition.objectives)
-        if objective.measure is not None
-    }
-
-
 def fail_run(study: StudyRecord, lease: RunLease, failure: Failure) -> None:
     """Store that a run ended without values."""
     is_planned = lease.claim.key.run < study.definition.runs_per_trial
@@ -176,7 +163,11 @@ class RunTraining:
                 store, study, number = self._lease.store, self._place.study, claim.key.number
                 (self._record,) = store.trials(study, epochs=True, number=number)
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        others = _others(self._place.study.definition, result, run.epochs)
+        objectives, spent = (
+            self._place.study.definition.objectives,
+            run.epochs[: result.best_epoch],
+        )
+        others = measured(names, spent, result.parameters)
         self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
         return result

@@ -95,7 +95,7 @@ class Slots(AbstractContextManager["Slots"]):
         except OSError as error:
             raise DiskError(
                 f"{self._folder} must be a folder whose files can be written and locked, got: "
-                f"{error.strerror}; mend it, or name another with {RUNTIME_VARIABLE}"
+                f"{error.strerror}; fix it, or name another with {RUNTIME_VARIABLE}"
             ) from error
         finally:
             if len(self._locks) < count:
@@ -185,7 +185,7 @@ def _prepare(folder: Path) -> None:
     if fault:
         raise UsageError(
             f"{folder} must be an absolute path of a folder of this user's with mode 0700, "
-            f"got {fault}; mend or remove it, or name another with {RUNTIME_VARIABLE}"
+            f"got {fault}; fix or remove it, or name another with {RUNTIME_VARIABLE}"
         )
 
 

@@ -18,8 +18,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from fastrcaps_search.analysis.distributions import directions, distributions
-from fastrcaps_search.analysis.optuna_trials import frozen_trial, quiet
+from fastrcaps_search.analysis.optuna_trials import directions, distributions, frozen_trial, quiet
 from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.lr_policies import LR_POLICIES

@@ -70,7 +70,7 @@ def _of_sqlite(error: Exception, cause: str, location: Location) -> FastrcapsErr
     if "readonly" in cause or "read-only" in cause or "unable to open" in cause:
         return ReadOnlyStoreError(
             f"{path} must be writable, and so must its folder, got: {cause}; "
-            "mend that, or name another database with --storage"
+            "fix that, or name another database with --storage"
         )
     if "not a database" in cause or "malformed" in cause:
         return WrongStoreError(
@@ -113,7 +113,7 @@ def _of_postgresql(
         )
     if any(sign in cause for sign in UNKNOWN) and not state.startswith("42"):
         return WrongStoreError(
-            f"{shown} must be a database that this user may open, got: {cause}; mend the URL of "
+            f"{shown} must be a database that this user may open, got: {cause}; fix the URL of "
             "--storage"
         )
     # Without a state it is the driver's own, which may be a fault of the request.
@@ -121,7 +121,7 @@ def _of_postgresql(
     passing = state.startswith(PASSING) if state else is_operational
     if _came_between(error) or isinstance(error, OperationalError) or passing:
         return StoreUnavailableError(
-            f"{shown} must answer, got: {cause}; start the server or mend the way to it"
+            f"{shown} must answer, got: {cause}; start the server or fix the way to it"
         )
     return StoreError(f"{shown} must take every request, got: {cause}; {REPORT}")
 

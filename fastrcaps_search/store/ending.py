@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import (

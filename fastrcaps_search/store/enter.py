@@ -85,7 +85,7 @@ def _make_file(location: Location) -> None:
         kind = DiskError if error.errno == errno.ENOSPC else StoreError
         raise kind(
             f"{folder} must be a folder that can be written, got: {error.strerror}; "
-            "mend it, or name another database with --storage"
+            "fix it, or name another database with --storage"
         ) from error
 
 

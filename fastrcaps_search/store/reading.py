@@ -17,7 +17,7 @@ from sqlalchemy import Connection, CursorResult, Row, select
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fastrcaps_search.definition.objective import COMMON
+from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 
 DIVERGED = "diverged"
@@ -57,6 +57,11 @@ class Values(dict[str, float]):
     def parameters(self) -> float:
         """Number of learned parameters."""
         return self["parameters"]
+
+    @property
+    def costs(self) -> list[float]:
+        """The values in the order of the objectives, less is better."""
+        return [OBJECTIVES[name].cost(value) for name, value in self.items()]
 
 
 @dataclass(frozen=True, slots=True)

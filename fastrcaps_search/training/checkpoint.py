@@ -32,7 +32,7 @@ FILE_NAME = re.compile(
 )
 GOES_ON_WITHOUT = "the trial goes on without this checkpoint"
 GOES_ON = (
-    "free some space or mend the folder and run the same line again, the trial goes on from its "
+    "free some space or fix the folder and run the same line again, the trial goes on from its "
     "last good checkpoint"
 )
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from fastrcaps_search.analysis.front import near_front_numbers, probabilities
 from fastrcaps_search.analysis.remaining_work import (
     RemainingWork,
     due_repeats,
     remaining_work,
     untested_front,
 )
-from fastrcaps_search.analysis.uncertainty import near_front_numbers, probabilities
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.records import (
     DIVERGED,

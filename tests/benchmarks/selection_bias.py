@@ -27,11 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrcaps_search.front import groups
-from fastrcaps_search.front.certainty import NEAR, front_probabilities
 from fastrcaps_search.front.dominance import front_mask
-from fastrcaps_search.front.estimates import Estimate, true_means
-from fastrcaps_search.front.samples import Sample
-from fastrcaps_search.front.spread import spread
+from fastrcaps_search.front.estimates import NEAR, Estimate, front_probabilities, true_means
+from fastrcaps_search.front.spread import Sample, spread
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

@@ -33,7 +33,7 @@ def copied(exports: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def change(folder: Path, **keys: Any) -> None:  # noqa: ANN401  # whatever JSON holds
-    """Change the card and mend its checksum, as another machine could have written it."""
+    """Change the card and fix its checksum, as another machine could have written it."""
     path = folder / "network.json"
     values = json.loads(path.read_text())
     for key, value in keys.items():

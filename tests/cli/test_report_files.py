@@ -60,7 +60,7 @@ def test_what_the_system_refuses_is_one_line(cli: Cli) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("fastrcaps-search: ")
     assert done.stderr.endswith(
-        f"{name} must be accessible, got: File name too long; mend its permissions or name "
+        f"{name} must be accessible, got: File name too long; fix its permissions or name "
         "another\n"
     )
     assert done.stderr.count("\n") == 1

@@ -126,8 +126,8 @@ def given(name: str, *, classes: int = 10, validation: int = 5) -> Given:
     [
         ("large", r"\[20, 28, 28\], \[20\], .*, got uint8 \[20, 32, 32\], uint8 \[20\]"),
         ("float", r"got float32 \[20, 28, 28\]"),
-        ("short", r"\[5\], got .*, uint8 \[4\]; mend"),
-        ("eleven", "the labels of eleven must be 0 to 9, got 10; mend"),
+        ("short", r"\[5\], got .*, uint8 \[4\]; fix"),
+        ("eleven", "the labels of eleven must be 0 to 9, got 10; fix"),
     ],
 )
 def test_what_it_reads_must_be_what_it_says(name: str, came: str) -> None:

@@ -8,8 +8,7 @@ from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 from fastrcaps_search.data.data_set import DataSet
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.definition.guessing import least_above_guessing
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.study import StudyDefinition, least_above_guessing
 from fastrcaps_search.errors import DefinitionError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from tests.triples import box_of, values_of
 
 # One unit of accuracy, two decades of seconds, one decade of parameters.

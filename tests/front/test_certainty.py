@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 
-from fastrcaps_search.front.certainty import (
+from fastrcaps_search.front.estimates import (
     NEAR,
     front_probabilities,
 )
-from fastrcaps_search.front.samples import Sample, pooled_spread
+from fastrcaps_search.front.spread import Sample, pooled_spread
 
 NAN, INF = math.nan, math.inf
 Rows = NDArray[np.float64]

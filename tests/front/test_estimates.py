@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastrcaps_search.front.estimates import true_means
-from fastrcaps_search.front.samples import Sample
+from fastrcaps_search.front.spread import Sample
 from tests.benchmarks.selection_bias import measured
 
 

@@ -21,9 +21,9 @@ from fastrcaps_search.search.launch import (
     worker_command,
     worker_environment,
 )
-from fastrcaps_search.search.machine import WAITING_VARIABLES
 from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor, WorkerView
 from fastrcaps_search.store.location import locate
+from fastrcaps_search.training.resources import WAITING_VARIABLES
 
 
 def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:

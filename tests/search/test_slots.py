@@ -468,7 +468,7 @@ def test_a_folder_that_others_may_reach_is_refused(
     make(folder)
     message = (
         f"^{folder} must be an absolute path of a folder of this user's with mode 0700, got "
-        f"{came}; mend or remove it, or name another with FASTRCAPS_RUNTIME_DIR$"
+        f"{came}; fix or remove it, or name another with FASTRCAPS_RUNTIME_DIR$"
     )
     with pytest.raises(UsageError, match=message):
         Slots(owner="me", numbers=[0], folder=folder)
@@ -518,7 +518,7 @@ def test_slots_that_cannot_be_written(folder: Path, own: Slots) -> None:
     (folder / "core-1").mkdir()
     message = (
         f"^{folder} must be a folder whose files can be written and locked, got: Is a directory; "
-        "mend it, or name another with FASTRCAPS_RUNTIME_DIR$"
+        "fix it, or name another with FASTRCAPS_RUNTIME_DIR$"
     )
     with pytest.raises(DiskError, match=message):
         own.try_claim(2)

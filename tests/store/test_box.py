@@ -12,7 +12,7 @@ from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study

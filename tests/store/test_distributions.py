@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from fastrcaps_search.analysis.distributions import distributions
+from fastrcaps_search.analysis.optuna_trials import distributions
 from fastrcaps_search.definition.study import StudyDefinition
 
 

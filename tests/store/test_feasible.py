@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search.analysis.front import front_numbers
-from fastrcaps_search.analysis.networks import unwanted, without_network
+from fastrcaps_search.analysis.front import (
+    front_numbers,
+    near_front_numbers,
+    unwanted,
+    without_network,
+)
 from fastrcaps_search.analysis.remaining_work import due_repeats, untested_front
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
-from fastrcaps_search.analysis.uncertainty import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import NothingFitsError, UsageError
 from fastrcaps_search.search.queue import Idle, TrialQueue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # it ships no types
 
-from fastrcaps_search.analysis.uncertainty import near_front_numbers
+from fastrcaps_search.analysis.front import near_front_numbers
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import RunResult

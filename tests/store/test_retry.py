@@ -160,7 +160,7 @@ class TestServer:
             count(store)
         assert time.monotonic() - began < 5
         assert heard.lines == []
-        assert str(error.value).endswith("; start the server or mend the way to it")
+        assert str(error.value).endswith("; start the server or fix the way to it")
         assert "--store-patience" not in str(error.value)
         # Nor in the trace of what caused it.
         assert PASSWORD not in str(error.value)

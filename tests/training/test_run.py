@@ -477,7 +477,7 @@ def test_a_disk_that_is_full_to_the_end_keeps_the_last_good_checkpoint(
 
     assert str(caught.value) == (
         f"the weights of the best epoch must be writable at {folder.path}, got: No space left on "
-        "device; free some space or mend the folder and run the same line again, the trial goes "
+        "device; free some space or fix the folder and run the same line again, the trial goes "
         "on from its last good checkpoint"
     )
     # It trained to its end, telling every epoch.

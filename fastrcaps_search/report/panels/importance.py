@@ -66,8 +66,7 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
     # Imported here: Optuna takes longer to import than the rest of the report.
     import optuna
 
-    from fastrcaps_search.analysis.distributions import distributions
-    from fastrcaps_search.analysis.optuna_trials import quiet
+    from fastrcaps_search.analysis.optuna_trials import distributions, quiet
 
     compared = objectives(study.definition.objectives)
     best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))

@@ -92,7 +92,7 @@ report.criteria = (() => {
     place.classList.toggle("none", found.number === null);
     byId("answer-line").hidden = wrong.some(Boolean);
     if (found.number !== null) place.replaceChildren(link(found.number), `: ${found.why}.`);
-    else if (!found.nearest) place.replaceChildren("Mend the bound that is marked: until then no trial is named.");
+    else if (!found.nearest) place.replaceChildren("Fix the bound that is marked: until then no trial is named.");
     else {
       place.replaceChildren(
         make("strong", {}, `None of the ${front.length} trials on the front fits.`), " Nearest: ",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastrcaps_search.front.certainty import NEAR
 from fastrcaps_search.front.criteria import joined
+from fastrcaps_search.front.estimates import NEAR
 from fastrcaps_search.front.paired import Z_95
 from fastrcaps_search.report import axes, plots, text
 from fastrcaps_search.report.panel import Panel, Plot

@@ -13,7 +13,7 @@ import optuna
 import pytest
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-from fastrcaps_search.analysis.distributions import distributions
+from fastrcaps_search.analysis.optuna_trials import distributions
 from fastrcaps_search.report.panels.importance import FEWEST_TRIALS, importance
 from tests.triples import values_of
 

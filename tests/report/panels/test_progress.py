@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.analysis.summary import summarise
-from fastrcaps_search.front.box import Box
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.report.panels import progress as panel
 from fastrcaps_search.report.panels.progress import Progress
 from fastrcaps_search.store.records import StudyRecord, Values
