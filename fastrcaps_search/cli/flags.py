@@ -56,6 +56,11 @@ def _page(name: str) -> Flag:
     return _flag("--out", metavar="FILE", type=texts.html_file, help=words)
 
 
+def _seed(words: str, **settings: Any) -> Flag:  # noqa: ANN401  # add_argument's own
+    whole_number = whole(0, LARGEST_SEED)
+    return _flag("--seed", metavar="K", type=whole_number, help=words, **settings)
+
+
 def _volume(quiet: str) -> Flag:
     return _one_of(
         _flag("--quiet", action="store_true", help=quiet),
@@ -204,12 +209,7 @@ RUN = (
         help="train the trials on or near the front again with other seeds, until each has R runs",
     ),
     *_WORK,
-    _flag(
-        "--seed",
-        metavar="K",
-        type=whole(0, LARGEST_SEED),
-        help="seed of a new study (default: 0)",
-    ),
+    _seed("seed of a new study (default: 0)"),
     _volume("print only the front and the report's place"),
 )
 WORKER = (_STUDY, *_WORK, _volume("print only how the study stands in the end"))
@@ -221,13 +221,7 @@ RATES = (
         default="auto",
         help="auto (the first GPU, or else the CPU), cpu, cuda, or a GPU as in cuda:1",
     ),
-    _flag(
-        "--seed",
-        metavar="K",
-        type=whole(0, LARGEST_SEED),
-        default=0,
-        help="seed of weights, order and shifts (default: 0)",
-    ),
+    _seed("seed of weights, order and shifts (default: 0)", default=0),
     _flag(
         "--steps",
         metavar="N",

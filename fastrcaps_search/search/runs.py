@@ -163,10 +163,7 @@ class RunTraining:
                 store, study, number = self._lease.store, self._place.study, claim.key.number
                 (self._record,) = store.trials(study, epochs=True, number=number)
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        objectives, spent = (
-            self._place.study.definition.objectives,
-            run.epochs[: result.best_epoch],
-        )
+        names, spent = self._place.study.definition.objectives, run.epochs[: result.best_epoch]
         others = measured(names, spent, result.parameters)
         self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
