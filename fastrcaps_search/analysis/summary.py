@@ -33,7 +33,7 @@ class StudySummary:
             the first complete trial, with which the box is stored. It goes by the means of the
             runs and only grows as trials are added; it may fall when repeats change a trial's
             means or fail it, or it is set aside.
-        box: That box (see ``front.box``).
+        box: That box (see ``front.hypervolume``).
         eta_seconds: Estimated seconds until the budget is met; ``None`` where unknown.
         devices: Names of the devices that trained, sorted.
         sharing: Numbers of workers that shared a device during an epoch, sorted.

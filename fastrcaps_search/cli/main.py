@@ -30,8 +30,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line; imports nothing heavy."""
+def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    """The command line, with the flags of the commands that are named; imports nothing heavy."""
     parser = _Parser(
         prog=PROGRAM,
         description="Search how to train a capsule network: accuracy, time and size.",
@@ -52,7 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
             # A flag that is cut short may come to mean another with the next release.
             allow_abbrev=False,
         )
-        for flag in command.flags:
+        # Those of other commands are not needed, and may wait for plug-ins.
+        for flag in command.flags if command.name in given else ():
             flag(subparser)
         subparser.add_argument(
             "--debug", action="store_true", help="show the trace of an error too"
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = build_parser().parse_args(given)
+        arguments = build_parser(given).parse_args(given)
         return int(arguments.function(arguments))
     except FastrcapsError as error:
         return _report(error, given, debug="--debug" in given)

@@ -90,7 +90,7 @@ def watch(
         except StoreUnavailableError as error:
             print(f"waits for the database: {error}", file=sys.stderr, flush=True)
         except DiskError as error:
-            print(f"waits for room: {error}", file=sys.stderr, flush=True)
+            print(f"waits for the disk: {error}", file=sys.stderr, flush=True)
         seconds = max(PAUSE_SECONDS, rest * (time.monotonic() - began))
 
 

@@ -166,14 +166,20 @@ def _judge(outcome: RunOutcome) -> int:
     work = outcome.work
     target = work.target
     if work.exhausted and not work.is_searching:
+        space = outcome.study.definition.space
+        found = f"the space has {target} configurations and all have been evaluated"
+        if space is not None and not space.is_finite:
+            found = f"no configuration but these {target} was found in the space"
+        advice = "; --runs-on-front 5 says how sure the front is"
         print(
-            f"the space has {target} configurations and all have been evaluated: "
-            f"there is none left for a budget of {outcome.study.budget}"
-            + (
-                ""
-                if outcome.study.front_runs
-                else "; --runs-on-front 5 says how sure the front is"
-            )
+            f"{found}: there is none left for a budget of {outcome.study.budget}"
+            f"{'' if outcome.study.front_runs else advice}"
+        )
+    if work.tests:
+        print(
+            f"warning: {len(work.tests)} networks of the front have no test accuracy; the same "
+            "line tries again",
+            file=sys.stderr,
         )
     if outcome.all_failed:
         reasons = {

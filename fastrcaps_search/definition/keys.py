@@ -49,6 +49,12 @@ def _objectives(value: object, key: str) -> tuple[str, ...]:
         raise DefinitionError(
             f"must begin with {', '.join(COMMON)}, got {checks.shown(value)}", key=key
         )
+    for name in found[len(COMMON) :]:
+        if OBJECTIVES[name].measure is None:
+            raise DefinitionError(
+                f"must be measured, got {name} without a way; the plug-in that brings it lacks it",
+                key=key,
+            )
     return found
 
 

@@ -19,7 +19,8 @@ class Sampler:
     Attributes:
         name: Its word in study files.
         implementation: ``module:name`` of what makes an ``optuna.samplers.BaseSampler``: called
-            with ``seed``, and with ``feasible``, how many feasible trials there are.
+            with ``seed``, and with ``feasible``, how many feasible trials there are. Each proposal
+            has a new one, which knows parameters, values and constraints of trials alone.
     """
 
     name: str

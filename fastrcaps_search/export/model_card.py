@@ -126,7 +126,8 @@ class ModelCard:
             for key in ("study", "params", "setting", "versions")
         )
         return cls(
-            definition=StudyDefinition.from_dict(study),
+            # How it was searched for may need plug-ins that the network does not.
+            definition=StudyDefinition.from_dict(study | {"objectives": None, "sampler": None}),
             parameters=TrialParameters.from_dict(params, prefix="params."),
             **{key: check(values.get(key), key) for key, check in _NUMBERS.items()},
             setting=_setting(setting),

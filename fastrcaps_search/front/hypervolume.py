@@ -166,7 +166,8 @@ class Box:
             PARAMETERS.name: (worst, float(smallest)),
         }
         for name, value in (others or {}).items():
-            low, high = max(value, SHORTEST) / SPEED, max(value, SHORTEST) * SPEED
+            value = value if value > 0 else SHORTEST
+            low, high = value / SPEED, value * SPEED
             if OBJECTIVES[name].scale is FRACTIONS:
                 low, high = 0.0, 1.0
             edges[name] = (low, high) if OBJECTIVES[name].maximise else (high, low)

@@ -229,7 +229,9 @@ def _why(criteria: Criteria, known: Sequence[Objective], fitting: int) -> str:
     if fitting == 1:
         return f"the only trial on the front{fits}"
     weights = zip(known, criteria.prefer.weights or (1.0,) * len(known), strict=True)
-    words = ", ".join(f"{objective.word} {weight:g}" for objective, weight in weights)
+    words = ", ".join(
+        f"{objective.word} {weight!r}".removesuffix(".0") for objective, weight in weights
+    )
     what = reasons()[criteria.prefer.rule].format(words)
     return f"{what} of the {fitting} trials on the front{fit}"
 

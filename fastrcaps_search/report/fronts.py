@@ -114,7 +114,7 @@ class Pair:
 
 
 def pairs_of(names: Iterable[str]) -> list[Pair]:
-    """All pairs of these objectives, those with accuracy first."""
+    """All pairs of these objectives, those with one to maximise first."""
     order = upwards(names)
     found = [Pair(x, y) for x, y in combinations(order, 2)]
     return sorted(found, key=lambda pair: -order.index(pair.y))

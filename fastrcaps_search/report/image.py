@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.report import axes, plots
-from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.report.fronts import TimeAxis, pairs_of
 from fastrcaps_search.report.projections import projections
 from fastrcaps_search.report.view import ReportView
 
@@ -24,8 +25,10 @@ def static(view: ReportView) -> plots.Drawing | None:
     if any(trial.shares_weights for trial in view.complete):
         data.append(_key("hollow: shared weights", "circle-open", plots.MUTED.light))
     layout: dict[str, Any] = {}
-    places = axes.side_by_side(len(front.attained), gap=0.075)
-    for pair, (suffix, domain) in zip(front.attained, places, strict=True):
+    # More would not fit beside each other.
+    pairs = pairs_of(COMMON)
+    places = axes.side_by_side(len(pairs), gap=0.075)
+    for pair, (suffix, domain) in zip(pairs, places, strict=True):
         parts = drawn[pair.name]["layout"]
         x, y = f"x{suffix}", f"y{suffix}"
         layout[f"xaxis{suffix}"] = parts["xaxis"] | {"domain": domain, "anchor": y}

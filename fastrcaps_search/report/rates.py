@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -52,14 +53,6 @@ def range_test(curve: RateCurve) -> plots.Drawing:
     """Each step's loss faint, the smoothed one strong, the proposed range shaded."""
     rates = plots.short(curve.rates)
     said = "rate %{x:.2e}: %{y:.3g}"
-    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
-    dotted = {"width": 1, "color": plots.MUTED.light, "dash": "dot"}
-    proposed = {
-        "type": "rect",
-        "x1": curve.lr_max,
-        "fillcolor": plots.VEIL.light,
-        "line": {"width": 0},
-    }
     return plots.drawing(
         [
             plots.scatter(
@@ -91,11 +84,26 @@ def range_test(curve: RateCurve) -> plots.Drawing:
         # Single steps may lie outside.
         yaxis=axes.plain("loss (log scale)", **axes.logarithmic(curve.smoothed)),
         margin={"l": 64, "r": 16, "t": 24, "b": 52},
-        shapes=[
+        **_proposal(curve),
+    )
+
+
+def _proposal(curve: RateCurve) -> dict[str, Any]:
+    """The proposed range, and the rate of the least loss, named above the figure."""
+    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    dotted = {"width": 1, "color": plots.MUTED.light, "dash": "dot"}
+    proposed = {
+        "type": "rect",
+        "x1": curve.lr_max,
+        "fillcolor": plots.VEIL.light,
+        "line": {"width": 0},
+    }
+    return {
+        "shapes": [
             plots.upright(curve.lr_min, yref="paper") | proposed,
             *(plots.upright(rate, yref="paper", line=dotted) for rate in lines.values()),
         ],
-        annotations=[
+        "annotations": [
             plots.words_at(
                 math.log10(rate),
                 1,
@@ -106,4 +114,4 @@ def range_test(curve: RateCurve) -> plots.Drawing:
             )
             for name, rate in lines.items()
         ],
-    )
+    }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from fastrcaps_search.definition.objective import COUNTS, FRACTIONS, Objective
+from fastrcaps_search.definition.objective import COUNTS, FRACTIONS, SECONDS, Objective
 
 NOTHING = "–"
 """What a cell shows where there is no value."""
@@ -117,4 +117,6 @@ def of_objective(objective: Objective, number: float | None) -> str:
 
 def without_unit(objective: Objective, number: float | None) -> str:
     """A value of an objective."""
-    return {FRACTIONS: percent, COUNTS: count}.get(objective.scale, seconds)(number)
+    if objective.scale in (FRACTIONS, COUNTS, SECONDS) or number is None:
+        return {FRACTIONS: percent, COUNTS: count}.get(objective.scale, seconds)(number)
+    return f"{number:.3g}"

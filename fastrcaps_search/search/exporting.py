@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
@@ -65,9 +66,10 @@ def export_trial(
         DiskError: The folder cannot be written.
     """
     if trial is not None and criteria is not None:
+        flags = ", ".join(f"--{objective.flag}" for objective in OBJECTIVES)
         raise UsageError(
-            "--trial must be left out with criteria (--min-accuracy, --max-seconds, "
-            f"--max-parameters, --prefer), got both, --trial {trial!r}; leave one of them out"
+            f"--trial must be left out with criteria ({flags}, --prefer), got both, --trial "
+            f"{trial!r}; leave one of them out"
         )
     require_free(folder)
     if onnx:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import takewhile
 
 import optuna
@@ -119,13 +120,19 @@ class OptunaExport:
         self._storage.engine.dispose()
         prepare_writing(self._storage.engine, location)
         wanted = directions(definition)
-        study = optuna.create_study(
+        create = partial(
+            optuna.create_study,
             storage=self._storage,
             study_name=self._name,
             directions=wanted,
             load_if_exists=True,
         )
+        study = create()
         trials = study.get_trials(deepcopy=False)
+        if study.directions != wanted and not trials:
+            # Ours may have been given other objectives before its first trial.
+            optuna.delete_study(study_name=self._name, storage=self._storage)
+            study, trials = create(), []
         ours = not trials or any(NUMBER_KEY in trial.user_attrs for trial in trials)
         if study.directions != wanted or not ours:
             raise StoreError(

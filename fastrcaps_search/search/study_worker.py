@@ -40,7 +40,7 @@ from fastrcaps_search.training.splits import stage
 
 WAIT_SECONDS = 0.5
 RELEASE_SECONDS = 10.0
-"""How long a run is tried to be given back: less than the supervisor waits for the worker."""
+"""After so long no other attempt to give a run back begins: the supervisor waits for 30 s."""
 DEVICE_RETRIES = 2
 """Fresh attempts, each in a process of its own, after a trial's device or memory has given out."""
 
@@ -175,8 +175,13 @@ class Worker:
             return
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
+            late = threading.Event()
+            timer = threading.Timer(RELEASE_SECONDS, late.set)
+            timer.daemon = True
+            timer.start()
             with suppress(FastrcapsError):
-                RetryPolicy(RELEASE_SECONDS)(lease.release)
+                RetryPolicy(RELEASE_SECONDS, stop=late)(lease.release)
+            timer.cancel()
             raise
 
     def _facts(self, claim: Claim) -> dict[str, object]:

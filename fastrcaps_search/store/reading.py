@@ -76,7 +76,8 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
         definition = _definition(row.definition)
     except (ValueError, DefinitionError) as error:
         raise StoreError(
-            f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}'
+            f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}; '
+            "a plug-in that it needs must be installed"
         ) from error
     return StudyRecord(
         study_id=row.study_id,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pandas
 import pytest
 
+from fastrcaps_search import load_network
+from fastrcaps_search.definition.objective import COMMON
 from tests import plug_in
 
 if TYPE_CHECKING:
@@ -266,6 +268,10 @@ def test_an_objective_is_measured_compared_bounded_and_shown(toy: Cli, tmp_path:
     (column,) = pandas.read_csv(tmp_path / "trials.csv")[["values.samples"]].to_numpy().T
     assert list(column) == list(means)
     assert "fewest images seen" in (tmp_path / "reports/counted.html").read_text()
+    # Its network is of use where the plug-in is not.
+    toy("export", "--trial", "0", "--out", "network")
+    card = load_network(tmp_path / "network").card
+    assert (card.trial, card.definition.objectives) == (0, COMMON)
 
 
 def test_a_sampler_proposes(toy: Cli, tmp_path: Path) -> None:

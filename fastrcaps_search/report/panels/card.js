@@ -110,9 +110,8 @@ report.card = (() => {
     if (trial.isFinal && feasible !== false) {
       // Bounds at the trial's own values: nothing on the front but its equals fits them.
       found.push(command(report.isOnFront(trial.number) ? "names this trial, or one of equal values"
-        : "names a trial at least as good in every objective", select([
-        "--min-accuracy", values.accuracy, "--max-seconds", values.training_seconds,
-        "--max-parameters", values.parameters])));
+        : "names a trial at least as good in every objective",
+        select((data.panels.mine?.bounds ?? []).flatMap(({ flag, objective }) => [`--${flag}`, values[objective]]))));
     }
     // A study's name has at most 63 characters.
     const ending = `-trial-${trial.number}`;

@@ -1,4 +1,4 @@
-"""The front: accuracy, training time and parameters in three linked figures, in 3D, as a table."""
+"""The front: each pair of objectives in linked figures, the common three in 3D, and a table."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def draw(info: FrontInfo) -> tuple[Plot, ...]:
         Plot(
             name="space",
             by_time=drawn["space"],
-            title="All three objectives",
+            title="Accuracy, time and parameters at once",
             words="Three-dimensional scatter plot of training time, parameters and accuracy; the "
             "tables hold the same values",
             caption="Up, left and near is better. Spheres have a constant batch size, diamonds "

@@ -81,7 +81,7 @@ def _hypervolume(summary: StudySummary) -> str:
     )
     return (
         f"{summary.hypervolume:.3f} of the box from ({worst}) to ({best}), fixed with the first "
-        "complete trial; accuracy counts from that of guessing, the others by their logarithm"
+        "complete trial; accuracy counts from that of guessing, what is no fraction by logarithm"
     )
 
 

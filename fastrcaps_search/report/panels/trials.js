@@ -33,7 +33,7 @@ report.starts.push(() => {
   const sorted = (trials) => {
     const sort = state.get("sort");
     const down = sort.startsWith("-");
-    const place = Math.max(0, columns.findIndex(({ key }) => key === sort.replace("-", "")));
+    const place = Math.max(0, columns.findIndex(({ key }) => key === sort.replace(/^-/, "")));
     const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b));
     return [...trials].sort((first, second) => {
       const [a, b] = [value(first, place), value(second, place)];
@@ -62,7 +62,7 @@ report.starts.push(() => {
   const head = () => {
     const sort = state.get("sort");
     byId("trials-head").replaceChildren(...columns.map(({ key, title, path }) => {
-      const isSorted = sort.replace("-", "") === key;
+      const isSorted = sort.replace(/^-/, "") === key;
       const down = isSorted && sort.startsWith("-");
       const made = make("th", { scope: "col", className: path && !["trial", "p"].includes(key) ? "number" : "" },
         make("button", {

@@ -42,11 +42,11 @@ def draw(view: ReportView) -> tuple[Plot]:
         Plot(
             name="parallel",
             drawing=parallel(view),
-            words="Parallel coordinates: the parameters that vary and the three objectives, a "
+            words="Parallel coordinates: the parameters that vary and the objectives, a "
             "line for each feasible trial",
             title="Every trial through its parameters to its values",
             note="One line for each feasible trial, those on the front strong, shared weights "
-            "dashed. On the last three axes up is better.",
+            "dashed. On the axes of objectives up is better.",
             scrolls=True,
             has_keys=True,
         ),

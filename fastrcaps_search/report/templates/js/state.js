@@ -7,10 +7,10 @@ report.state = (() => {
     paper: "", space: "", by: "epochs", sort: "trial", filter: "", only: "",
   };
   const allowed = {
-    prefer: /^(accuracy|time|size|knee|weights=.*)$/,
+    prefer: new RegExp(`^(${[...Object.keys(report.data.panels.mine?.first ?? {}), "knee", "weights=.*"].join("|")})$`),
     time: new RegExp(`^(${Object.keys(report.data.fronts).join("|")})$`),
     by: /^(epochs|seconds)$/,
-    sort: /^-?[a-z_]+$/,
+    sort: /^-?[\w-]+$/,
     trial: /^\d+$/,
     only: /^(|front|complete|failed|running|infeasible)$/,
   };
