@@ -197,12 +197,14 @@ class RunLease:
         table = schema.runs
         held = self._held(table)
         end = table.update().where(held, table.c.finished_at.is_(None))
-        done = connection.execute(end.values(finished_at=schema.now(), **values))
+        token = self.claim.token
+        ended = end.values(finished_at=schema.now(), ended_token=token, **values)
+        done = connection.execute(ended)
         # It may have been done already, by a commit whose answer was lost; then another worker may
         # have claimed the run since, to test it.
         same = select(table.c.run).where(
             self._row(table),
-            table.c.token >= self.claim.token,
+            table.c.ended_token == token,
             *(table.c[key] == values[key] for key in values),
         )
         self._require(done.rowcount == 1 or connection.scalar(same) is not None)

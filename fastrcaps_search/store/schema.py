@@ -148,6 +148,8 @@ runs = Table(
     Column("failure_trace", Text),
     Column("log_path", Text),
     Column("finished_at", Float),
+    # Of the claim that ended it.
+    Column("ended_token", Integer),
     # Since its last stored epoch: workers that died, and devices that gave out.
     Column("deaths", Integer, nullable=False, default=0),
     Column("device_faults", Integer, nullable=False, default=0),

@@ -167,8 +167,8 @@ PREFERENCES = "argument --prefer: must be accuracy, time, size, knee or weights=
 SECONDS = "argument --max-seconds: must be seconds above 0 and below 1000000000, got "
 FRACTION = "must be a fraction from 0 to 1, or a percentage with its sign as in 98.5%, got "
 WEIGHTS = (
-    "argument --prefer: weights must be three finite numbers of at least 0, of accuracy, time and "
-    "size, and not all 0, got "
+    "argument --prefer: weights must be finite numbers of at least 0, one each of accuracy, "
+    "time and size, and not all 0, got "
 )
 
 
@@ -198,7 +198,7 @@ WEIGHTS = (
         *(
             (
                 ("--prefer", text),
-                f"{PREFERENCES} with three numbers a, t and p, as in weights=1,0.5,2, "
+                f"{PREFERENCES} with a number for each objective, as in weights=1,0.5,2, "
                 f'got "{text}"',
             )
             for text in ("weights=", "weights=1,2", "weights=1,2,3,4", "weights=a,t,p")

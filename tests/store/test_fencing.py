@@ -18,6 +18,7 @@ from tests.store.workers import (
     METRICS,
     SETTING,
     VALUES,
+    Clock,
     claimed,
     fail,
     result_of,
@@ -86,6 +87,15 @@ class TestFencing:
         with pytest.raises(LeaseLostError):
             failed.fail(replace(FAILURE, message="yes"), ends_trial=True)
         assert store.trials(study) == before
+
+    def test_a_worker_that_lost_its_run_has_not_ended_it_even_with_the_same_values(
+        self, make_queue: QueueMaker, store: Store, clock: Clock
+    ) -> None:
+        late = RunLease(store, claimed(make_queue("late")))
+        clock.kill()
+        RunLease(store, claimed(make_queue("next"))).finish(result_of())
+        with pytest.raises(LeaseLostError):
+            late.finish(result_of())
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
     def test_values_that_are_not_finite_never_reach_the_store(
