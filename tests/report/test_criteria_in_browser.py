@@ -18,7 +18,7 @@ from fastrcaps_search.front.selection import Candidate, NothingFits, Selection, 
 from fastrcaps_search.store.records import Values
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
-from tests.triples import candidate_of, criteria_of, values_of
+from tests.triples import criteria_of, values_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -156,7 +156,7 @@ def random_trials(records: Records, seed: int) -> list[TrialRecord]:
 
 
 def candidates(front: list[dict[str, Any]]) -> list[Candidate]:
-    return [candidate_of(number=row["trial"], **row["values"]) for row in front]
+    return [Candidate(row["trial"], row["values"]) for row in front]
 
 
 @pytest.mark.parametrize("seed", range(3))

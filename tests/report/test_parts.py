@@ -52,7 +52,7 @@ def test_each_trial_has_one_line_and_better_is_up(
         "weight<br>sharing",
         "accuracy",
         "training<br>time",
-        "parameters",
+        "learned<br>parameters",
     ]
     found = lines_of(drawing)
     assert sorted(found) == list(range(11))
