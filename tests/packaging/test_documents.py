@@ -92,7 +92,8 @@ def test_the_plain_lines_of_the_readme_are_what_quickstart_runs(checkout: Path) 
 
 def test_the_map_of_the_folders_names_every_part_of_the_package(checkout: Path) -> None:
     text = (checkout / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^  ([a-z]+)/ ", text, re.MULTILINE))
+    layers = text.split("```text\n")[1].split("```")[0].splitlines()
+    named = {name for line in layers for name in re.findall(r"([a-z]+)/", line[:18])}
     package = checkout / "fastrcaps_search"
     assert named == {path.parent.name for path in package.glob("*/__init__.py")}
 
