@@ -16,6 +16,7 @@ from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
+from fastrcaps_search.report import text
 from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
@@ -53,8 +54,9 @@ def status(arguments: argparse.Namespace) -> int:
     )
     if summary.hypervolume is not None and summary.box is not None:
         edges = ", ".join(
-            f"{OBJECTIVES[name].label} {output.value(name, worst)} to {output.value(name, best)}"
+            f"{one.label} {output.plain(f'{text.edge(one, worst)} to {text.edge(one, best)}')}"
             for name, (worst, best) in summary.box.edges.items()
+            for one in [OBJECTIVES[name]]
         )
         print(f"hypervolume {summary.hypervolume:.4f} of the box of {edges}")
     if summary.work.is_searching:

@@ -115,6 +115,11 @@ def of_objective(objective: Objective, number: float | None) -> str:
     return without_unit(objective, number) + unit
 
 
+def edge(objective: Objective, number: float) -> str:
+    """The edge of a box in an objective, with its unit; no part of a count."""
+    return of_objective(objective, round(number) if objective.scale.is_whole else number)
+
+
 def without_unit(objective: Objective, number: float | None) -> str:
     """A value of an objective."""
     if objective.scale in (FRACTIONS, COUNTS, SECONDS) or number is None:

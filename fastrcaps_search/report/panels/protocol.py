@@ -74,9 +74,11 @@ def _others(definition: StudyDefinition) -> dict[str, str]:
 def _hypervolume(summary: StudySummary) -> str:
     if summary.box is None or summary.hypervolume is None:
         return ""
-    edges = summary.box.edges.items()
+    edges = [(OBJECTIVES[name], ends) for name, ends in summary.box.edges.items()]
     worst, best = (
-        ", ".join(text.of_objective(OBJECTIVES[name], ends[end]) for name, ends in edges)
+        ", ".join(
+            f"{objective.label} {text.edge(objective, ends[end])}" for objective, ends in edges
+        )
         for end in (0, 1)
     )
     return (
