@@ -14,9 +14,11 @@ from itertools import takewhile
 
 import optuna
 from optuna.trial import FrozenTrial
+from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, directions, frozen_trial, quiet
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreError
 from fastrcaps_search.store.claiming import ExportLease
@@ -109,6 +111,8 @@ class OptunaExport:
 
     def _open(self, definition: StudyDefinition) -> optuna.Study:
         self.close()
+        if not self._store.read(lambda connection: inspect(connection).has_table("studies")):
+            self._store.write(create_tables)
         location = self._store.location
         url = writing_url(location).render_as_string(hide_password=False)
         self._storage = optuna.storages.RDBStorage(
@@ -129,8 +133,9 @@ class OptunaExport:
         )
         study = create()
         trials = study.get_trials(deepcopy=False)
-        if study.directions != wanted and not trials:
-            # Ours may have been given other objectives before its first trial.
+        named = tuple(study.metric_names or ())
+        if study.directions != wanted and not trials and named[: len(COMMON)] == COMMON:
+            # Ours, which was given other objectives before its first trial.
             optuna.delete_study(study_name=self._name, storage=self._storage)
             study, trials = create(), []
         ours = not trials or any(NUMBER_KEY in trial.user_attrs for trial in trials)
@@ -141,6 +146,16 @@ class OptunaExport:
             )
         study.set_metric_names(list(definition.objectives))
         return study
+
+
+def create_tables(connection: Connection) -> None:
+    """Make Optuna's tables unless they are there, all of them or none."""
+    # Its own are made one after the other on SQLite, each index after its table: one who is killed
+    # between leaves names that are not unique for good. Nothing public makes them in a transaction
+    # of ours.
+    from optuna.storages._rdb.models import BaseModel
+
+    BaseModel.metadata.create_all(connection)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 from optuna.study import StudyDirection
+from sqlalchemy import Connection, inspect
 
+from fastrcaps_search.analysis.optuna_trials import quiet
 from fastrcaps_search.errors import StoreError
-from fastrcaps_search.search.optuna_export import OptunaExport
+from fastrcaps_search.search.optuna_export import OptunaExport, create_tables
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.store.claiming import ExportLease
 from fastrcaps_search.store.location import Location
@@ -145,6 +147,30 @@ class TestWhatIsThere:
         assert load().trials[0].user_attrs["reason"] == "x" * 500
 
 
+class TestTables:
+    def test_one_who_is_stopped_while_they_are_made_leaves_none(self, store: Store) -> None:
+        def stopped(connection: Connection) -> None:
+            create_tables(connection)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            store.write(stopped)
+        assert not store.read(lambda connection: inspect(connection).has_table("studies"))
+        store.write(create_tables)
+        indexes = store.read(lambda connection: inspect(connection).get_indexes("studies"))
+        assert [(one["column_names"], bool(one["unique"])) for one in indexes] == [
+            (["study_name"], True)
+        ]
+
+    def test_optuna_takes_them_for_its_own(
+        self, store: Store, export: OptunaExport, open_optuna: OptunaOpener
+    ) -> None:
+        store.write(create_tables)
+        assert export.add()
+        storage = open_optuna()
+        assert storage.get_current_version() == storage.get_head_version()
+
+
 class TestOthers:
     def test_trials_that_another_program_adds_do_not_count(
         self, queue: TrialQueue, export: OptunaExport, store: Store, load: Loader
@@ -182,6 +208,24 @@ class TestOthers:
         theirs = load()
         assert ours(theirs) == [0, 1]
         assert [trial.values for trial in theirs.trials] == [[0.9, 2.0, 61_706]] * 2
+
+    def test_ours_without_a_trial_takes_on_other_objectives(
+        self, store: Store, study: StudyRecord, open_optuna: OptunaOpener, load: Loader
+    ) -> None:
+        other = optuna.create_study(
+            storage=open_optuna(),
+            study_name=study.name,
+            directions=["maximize", "minimize", "minimize", "minimize"],
+        )
+        with quiet():
+            other.set_metric_names([*study.definition.objectives, "samples"])
+        with closing(OptunaExport(store, study.name)) as export:
+            assert export.add()
+        assert load().directions == [
+            StudyDirection.MAXIMIZE,
+            StudyDirection.MINIMIZE,
+            StudyDirection.MINIMIZE,
+        ]
 
     @pytest.mark.parametrize(("same_directions", "trials"), [(True, 1), (False, 1), (False, 0)])
     def test_another_programs_study_of_that_name_is_refused_and_left_alone(
