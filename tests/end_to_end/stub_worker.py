@@ -35,7 +35,6 @@ from fastrcaps_search.store import ending
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, locate
 from fastrcaps_search.store.records import Values
-from tests.triples import values_of
 
 EPOCHS = 5
 STUBBED = StudyDefinition.from_dict(
@@ -95,7 +94,11 @@ def stub_result(key: str) -> RunResult:
 def stub_values(key: str) -> Values:
     """The same as the values of a trial."""
     result = stub_result(key)
-    return values_of(result.accuracy, result.training_seconds, float(result.parameters))
+    return Values(
+        accuracy=result.accuracy,
+        training_seconds=result.training_seconds,
+        parameters=float(result.parameters),
+    )
 
 
 def stub_test_accuracy(key: str) -> float:
