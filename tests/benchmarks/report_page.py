@@ -141,13 +141,18 @@ def store(file: Path, trials: int, epochs: int) -> str:
     with opened.engine.begin() as connection:
         for trial, stored in rows(trials, epochs):
             number = {**key, "number": trial["number"]}
-            run = {"run": 0, "seed": 0, **SETTING, "bit_equal": 1, "best_epoch": epochs}
-            values = {name: trial[name] for name in ("accuracy", "training_seconds")}
-            claim = {"token": 1, "worker": stored[0]["worker"], "host": "desk/1", "device": "cpu"}
-            claim["claimed_at"] = trial["created_at"]
-            connection.execute(schema.trials.insert(), {**key, **trial})
-            connection.execute(schema.runs.insert(), {**number, **run, **values})
-            connection.execute(schema.claims.insert(), {**number, **claim})
+            best = None if trial["accuracy"] is None else epochs
+            run = {"run": 0, "seed": 0, "token": 1, **SETTING, "bit_equal": 1, "best_epoch": best}
+            claim = {"purpose": "train", "worker": stored[0]["worker"], "host": "desk/1"}
+            claimed = {"device": "cpu", "claimed_at": trial["created_at"]}
+            for table, more in (
+                (schema.trials, {}),
+                (schema.runs, run),
+                (schema.claims, {"run": 0, "token": 1, **claim, **claimed}),
+            ):
+                values = {**trial, **more, **number}
+                known = {name: value for name, value in values.items() if name in table.c}
+                connection.execute(table.insert(), known)
             connection.execute(schema.epochs.insert(), [{**key, **epoch} for epoch in stored])
     opened.close()
     return asked.name
