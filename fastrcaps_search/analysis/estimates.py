@@ -84,7 +84,7 @@ def sample_of(trial: TrialRecord) -> Sample | None:
         accuracies=tuple(accuracy for accuracy, _ in runs),
         seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
         parameters=values.parameters,
-        others=tuple(values.costs[len(COMMON) :]),
+        others=values.costs[len(COMMON) :],
     )
 
 

@@ -158,9 +158,7 @@ def export_network(
     # Torch takes seconds to import, and nothing else here needs it.
     from fastrcaps_search.search.exporting import export_trial
 
-    criteria = None
-    if prefer is not None or any(limit is not None for limit in bounds.values()):
-        criteria = Criteria.of(bounds, Preference.read("accuracy" if prefer is None else prefer))
+    criteria = Criteria.given(bounds, None if prefer is None else Preference.read(prefer))
     location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
     with opened_study(location, study) as (store, record):
         export_trial(store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)

@@ -115,6 +115,4 @@ def preference(text: str) -> Preference:
 def given_criteria(arguments: argparse.Namespace) -> Criteria | None:
     """The criteria that the flags stand for; ``None`` where none of them was given."""
     bounds = {one.argument: getattr(arguments, one.argument) for one in OBJECTIVES}
-    if arguments.prefer is None and not any(limit is not None for limit in bounds.values()):
-        return None
-    return Criteria.of(bounds, arguments.prefer or Preference())
+    return Criteria.given(bounds, arguments.prefer)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from numbers import Real
@@ -213,6 +213,11 @@ COMMON = (ACCURACY.name, TRAINING_SECONDS.name, PARAMETERS.name)
 def objectives(names: Sequence[str]) -> tuple[Objective, ...]:
     """The objectives of these names."""
     return tuple(OBJECTIVES[name] for name in names)
+
+
+def costs_of(values: Mapping[str, float]) -> tuple[float, ...]:
+    """Values by objective in their order, less is better."""
+    return tuple(OBJECTIVES[name].cost(value) for name, value in values.items())
 
 
 def measured(

@@ -126,6 +126,15 @@ class Criteria:
         given = {known[name]: limit for name, limit in bounds.items() if limit is not None}
         return cls(given, prefer)
 
+    @classmethod
+    def given(
+        cls, bounds: Mapping[str, float | None], prefer: Preference | None
+    ) -> Criteria | None:
+        """The same, or ``None`` where neither a bound nor a preference is given."""
+        if prefer is None and all(limit is None for limit in bounds.values()):
+            return None
+        return cls.of(bounds, prefer or Preference())
+
     @property
     def bounds(self) -> tuple[str, ...]:
         """Every bound in words, in the order of the objectives."""

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastrcaps_search.definition.objective import OBJECTIVES, Objective, objectives
+from fastrcaps_search.definition.objective import OBJECTIVES, Objective, costs_of, objectives
 from fastrcaps_search.errors import FastrcapsError, NothingFitsError, UsageError
 from fastrcaps_search.front.criteria import Criteria, Preference, joined, reasons
 
@@ -53,7 +53,11 @@ class Candidate:
     @property
     def costs(self) -> tuple[float, ...]:
         """Its values in the order of the objectives, less is better."""
-        return tuple(OBJECTIVES[name].cost(value) for name, value in self.values.items())
+        return costs_of(self.values)
+
+    def cost(self, name: str) -> float:
+        """Its value in one objective, less is better."""
+        return OBJECTIVES[name].cost(self.values[name])
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -127,8 +131,8 @@ class _Scale:
 
     def near_miss(self, one: Candidate, limits: Mapping[str, float]) -> NearMiss:
         """What a trial misses (point 5 of the module)."""
-        costs, spans = (dict(zip(one.values, row, strict=True)) for row in (one.costs, self.span))
-        amounts = {name: max(0.0, costs[name] - limit) for name, limit in limits.items()}
+        spans = dict(zip(one.values, self.span, strict=True))
+        amounts = {name: max(0.0, one.cost(name) - limit) for name, limit in limits.items()}
         # In the order of the objectives, for the same sum everywhere.
         shortfall = _sum(
             amounts[name] / (spans[name] or abs(limits[name]) or 1.0)
@@ -207,8 +211,7 @@ def _sum(parts: Iterable[float]) -> float:
 
 
 def _fits(one: Candidate, limits: Mapping[str, float]) -> bool:
-    costs = dict(zip(one.values, one.costs, strict=True))
-    return all(costs[name] <= limit for name, limit in limits.items())
+    return all(one.cost(name) <= limit for name, limit in limits.items())
 
 
 def _order(

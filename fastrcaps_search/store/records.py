@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
+from fastrcaps_search.definition.objective import COMMON, costs_of
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
@@ -59,9 +59,9 @@ class Values(dict[str, float]):
         return self["parameters"]
 
     @property
-    def costs(self) -> list[float]:
+    def costs(self) -> tuple[float, ...]:
         """The values in the order of the objectives, less is better."""
-        return [OBJECTIVES[name].cost(value) for name, value in self.items()]
+        return costs_of(self)
 
 
 @dataclass(frozen=True, slots=True)
