@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.summary import eta_seconds
 from fastrcaps_search.cli import output
-from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.search.events import WorkerEvent
 from fastrcaps_search.search.layouts import WorkerPlan
 from fastrcaps_search.search.orchestrator import Orchestrator, RunOutcome
@@ -101,9 +101,8 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
         return ""
     values = trial.means
     others = "".join(
-        f", {OBJECTIVES[name].label} {output.value(name, value)}"
-        for name, value in values.items()
-        if name not in COMMON
+        f", {OBJECTIVES[name].label} {output.value(name, values[name])}"
+        for name in output.further(values)
     )
     return (
         f"{'' if only else '; means now'}: accuracy {output.fraction(values.accuracy)}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
@@ -35,7 +35,7 @@ TRIAL_HEAD = (
 
 def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     """A row for each trial, and whether values are estimates."""
-    labels = [OBJECTIVES[name].label for name in _others(rows[0])] if rows else []
+    labels = [OBJECTIVES[name].label for name in further(rows[0]["values"])] if rows else []
     head = (*TRIAL_HEAD[:-3], *labels, *TRIAL_HEAD[-3:])
     print_table(head, [trial_cells(row) for row in rows])
     if any("measured" in row for row in rows):
@@ -81,16 +81,16 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
         fraction(row.get("test_accuracy")),
         " ".join([plain(text.seconds(values["training_seconds"])), *_reach(row, "seconds")]),
         plain(text.count(values["parameters"])),
-        *(value(name, values[name]) for name in _others(row)),
+        *(value(name, values[name]) for name in further(values)),
         str(row["runs"]),
         plain(text.share(row["front_probability"])) if "front_probability" in row else "-",
         row.get("reason", ""),
     )
 
 
-def _others(row: dict[str, Any]) -> list[str]:
-    """Objectives beyond those of every study."""
-    return [name for name in row["values"] if name not in COMMON]
+def further(values: Iterable[str]) -> list[str]:
+    """Of values by objective, the objectives beyond those of every study."""
+    return [name for name in values if name not in COMMON]
 
 
 def _reach(row: dict[str, Any], which: str) -> list[str]:
