@@ -19,7 +19,7 @@ LISTED = """
 name = "listed"
 network = "lenet5"
 data_set = "mnist-mini"
-epochs = 12
+epochs = 8
 boundaries = [1, 2]
 train_images = 300
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-EPOCHS = 12
+EPOCHS = 8
 RUN = ("run", "--study", "listed.toml", "--trials", "4", "--workers", "2")
 ReadUntil = Callable[[subprocess.Popen[str], str], str]
 

@@ -24,7 +24,7 @@ name = "lengths"
 network = "lenet5"
 data_set = "mnist-mini"
 boundaries = [2]
-train_images = 800
+train_images = 400
 [space]
 lr_policy = ["exponential_decay", "warm_adabatch"]
 batch_policy = ["constant"]
@@ -52,10 +52,10 @@ def resumed(make_command: Callable[[], Command], read_until: ReadUntil) -> Comma
     (command.folder / "lengths.toml").write_text(LENGTHS)
     process = command.start(*RUN)
     first = read_until(process, "trials done")
-    assert "; lenet5 on mnist-mini, 800 images x 2 to 3 epochs x 1 run; " in first
+    assert "; lenet5 on mnist-mini, 400 images x 2 to 3 epochs x 1 run; " in first
     begins = read_until(process, " begins: warm_adabatch epochs=")
     number = begins.split()[2]
-    # Another epoch of 800 batches of 1 is still to come.
+    # Another epoch of 400 batches of 1 is still to come.
     read_until(process, f"trial {number} epoch 1:")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -80,8 +80,8 @@ def test_every_configuration_is_trained_once_and_for_its_own_epochs(resumed: Com
         assert [epoch for epoch, *_ in epochs] == list(range(1, params["epochs"] + 1))
         if params["lr_policy"] == "exponential_decay":
             assert set(params) == {"lr_policy", "batch_policy", "epochs", "decay_steps"}
-            # An epoch has 50 steps of 16.
-            expected = [1e-3 * 0.96 ** (50 * k / params["decay_steps"]) for k in (0, 1, 2)]
+            # An epoch has 25 steps of 16.
+            expected = [1e-3 * 0.96 ** (25 * k / params["decay_steps"]) for k in (0, 1, 2)]
             assert [size for _, size, _ in epochs] == [16] * params["epochs"]
         else:
             # One cycle to the end of two epochs, or one of two and one of the third.
@@ -110,7 +110,7 @@ def test_files_and_page_have_the_lengths(resumed: Command) -> None:
     decays = ["", "", "", "25", "25", "50", "50"]
     assert sorted(row["params.decay_steps"] for row in rows) == decays
     page = (resumed.folder / "reports/lengths.html").read_text(encoding="utf-8")
-    assert "2 to 3 epochs of 800 images" in page
+    assert "2 to 3 epochs of 400 images" in page
     assert "3 epochs, decay every 25 steps" in page
 
 

@@ -62,28 +62,28 @@ def test_runs_and_workers_at_once_end_with_the_trials_asked_for(
     ending: list[subprocess.Popen[str]],
 ) -> None:
     line = ("run", "--study", "quick.toml", "--workers", "1", *storage)
-    ending.append(quick.start(*line, "--trials", "12"))
-    read_until(ending[0], "quick: 0/12 trials done, 12 to go")
-    ending.append(quick.start(*line, "--trials", "12"))
+    ending.append(quick.start(*line, "--trials", "8"))
+    read_until(ending[0], "quick: 0/8 trials done, 8 to go")
+    ending.append(quick.start(*line, "--trials", "8"))
     for _ in range(2):
         ending.append(
             quick.start("worker", "--study", "quick", "--workers", "1", "--quiet", *storage)
         )
     done = [(*process.communicate(), process.returncode) for process in ending]
     assert [code for _, _, code in done] == [0] * 4, done
-    assert done[2][0] == done[3][0] == "quick: 12/12 done\n"
+    assert done[2][0] == done[3][0] == "quick: 8/8 done\n"
     trials = quick.json("trials", "--study", "quick", *storage)
-    assert [trial["trial"] for trial in trials] == list(range(12))
+    assert [trial["trial"] for trial in trials] == list(range(8))
     assert {trial["state"] for trial in trials} == {"complete"}
-    assert len({json.dumps(trial["params"], sort_keys=True) for trial in trials}) == 12
+    assert len({json.dumps(trial["params"], sort_keys=True) for trial in trials}) == 8
 
-    quick(*line, "--trials", "15")
+    quick(*line, "--trials", "10")
     more = quick.json("trials", "--study", "quick", *storage)
-    assert [trial["trial"] for trial in more] == list(range(15))
+    assert [trial["trial"] for trial in more] == list(range(10))
     # Test accuracies may be new: the front has changed.
-    assert [trial["values"] for trial in more[:12]] == [trial["values"] for trial in trials]
+    assert [trial["values"] for trial in more[:8]] == [trial["values"] for trial in trials]
     again = quick("worker", "--study", "quick", *storage)
-    assert again.stdout == "quick: 15/15 done, nothing to train\n"
+    assert again.stdout == "quick: 10/10 done, nothing to train\n"
 
 
 def test_a_worker_needs_a_study_that_a_run_has_begun(begun: Command) -> None:

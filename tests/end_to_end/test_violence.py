@@ -109,8 +109,8 @@ def tiny(make_command: Callable[[], Command]) -> str:
     """A file with six trainings of six epochs."""
     path = make_command().folder / "listed.toml"
     text = path.read_text()
-    assert "epochs = 12" in text
-    path.write_text(text.replace("epochs = 12", "epochs = 6"))
+    assert "epochs = 8" in text
+    path.write_text(text.replace("epochs = 8", "epochs = 6"))
     return str(path)
 
 
