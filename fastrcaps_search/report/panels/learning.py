@@ -86,7 +86,6 @@ def learning_curves(curves: Curves) -> plots.Drawing:
     lines = [*curves.others, *curves.front]
     known = [a for line in lines for a in line.accuracies.values() if a is not None]
     last = max(epoch for line in lines for epoch in line.accuracies)
-    low, high = axes.limits(known or [0.0, 1.0])
     others = (_line(line, is_front=False) for line in curves.others)
     return plots.drawing(
         [
@@ -94,11 +93,7 @@ def learning_curves(curves: Curves) -> plots.Drawing:
             *(_line(line, is_front=True) for line in reversed(curves.front)),
         ],
         xaxis=axes.plain("epoch", range=[0.7, last + 0.3], **axes.whole(last)),
-        yaxis=axes.plain(
-            "accuracy",
-            range=[max(low, 0.0), min(high, 1.01)],
-            tickformat=axes.decimals(high - low),
-        ),
+        yaxis=axes.fraction("accuracy", known or [0.0, 1.0]),
     )
 
 
