@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from fastrcaps_search.definition.objective import OBJECTIVES, Objective, objectives
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.front.criteria import joined
 from fastrcaps_search.report import axes, plots
@@ -47,7 +46,7 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
 
     A parameter that not all trials have comes by condPED-ANOVA (arXiv:2601.20800). It says in
     which parameters the best tenth in an objective, at least five trials and those that tie with
-    them, differs from all. It takes low targets as good, so an objective to maximise is negated.
+    them, differs from all. It takes low targets as good, so they are costs.
 
     Args:
         study: The study.
@@ -68,31 +67,25 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
 
     from fastrcaps_search.analysis.optuna_trials import distributions, quiet
 
-    compared = objectives(study.definition.objectives)
     best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
-    known = distributions(study.definition)
+    names, known = study.definition.objectives, distributions(study.definition)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=best / len(trials))
     shares = {}
     with quiet():
-        finished = optuna.create_study(directions=["minimize"] * len(compared))
+        finished = optuna.create_study(directions=["minimize"] * len(names))
         for trial in trials:
             given = trial.parameters.to_dict()
             kinds = {key: known[key] for key in given}
-            values = None if trial.values is None else list(trial.values.values())
+            values = None if trial.values is None else trial.values.costs
             finished.add_trial(
                 optuna.trial.create_trial(params=given, distributions=kinds, values=values)
             )
-        for column, objective in enumerate(compared):
-            target = partial(_cost, column, objective)
-            found = evaluator.evaluate(finished, varied, target=target)
+        for place, name in enumerate(names):
+            found = evaluator.evaluate(finished, varied, target=lambda t, at=place: t.values[at])
             total = math.fsum(found.values()) or 1.0
-            shares[objective.name] = {key: value / total for key, value in found.items()}
+            shares[name] = {key: value / total for key, value in found.items()}
     order = sorted(varied, key=lambda key: -max(share[key] for share in shares.values()))
     return Importance(order, shares, best, len(trials))
-
-
-def _cost(column: int, objective: Objective, trial: Any) -> float:  # noqa: ANN401 - Optuna's
-    return objective.cost(float(trial.values[column]))
 
 
 def gather(view: ReportView) -> Importance | None:
@@ -100,21 +93,19 @@ def gather(view: ReportView) -> Importance | None:
     return importance(view.study, [trial.record for trial in view.feasible])
 
 
-def draw(found: Importance) -> tuple[Plot]:
+def draw(found: Importance) -> Iterator[Plot]:
     """The figure."""
     words = f"for {joined([OBJECTIVES[name].label for name in found.shares])}"
-    return (
-        Plot(
-            name="importances",
-            drawing=importances(found),
-            words=f"Bar chart of the importance of each parameter {words}",
-            height="low",
-            scrolls=True,
-            caption="Importance by PED-ANOVA, by condPED-ANOVA where not all trials have the "
-            f"parameter: how the best {found.best} trials in an objective, and those that tie "
-            f"with them, differ from all {found.trials:,} feasible ones. It says neither in which "
-            "direction nor why; the medians below do for one choice at a time.",
-        ),
+    yield Plot(
+        name="importances",
+        drawing=importances(found),
+        words=f"Bar chart of the importance of each parameter {words}",
+        height="low",
+        scrolls=True,
+        caption="Importance by PED-ANOVA, by condPED-ANOVA where not all trials have the "
+        f"parameter: how the best {found.best} trials in an objective, and those that tie with "
+        f"them, differ from all {found.trials:,} feasible ones. It says neither in which "
+        "direction nor why; the medians below do for one choice at a time.",
     )
 
 

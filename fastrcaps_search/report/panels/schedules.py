@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -84,26 +84,23 @@ def _sizes(plan: TrainingPlan) -> Points:
     return tuple(range(plan.epochs + 1)), (*plan.batch_sizes, plan.batch_sizes[-1])
 
 
-def draw(found: Schedules) -> tuple[Plot, ...]:
+def draw(found: Schedules) -> Iterator[Plot]:
     """Both figures."""
     highest = max(rate for line in found.rates for rate in line.values)
     rate = axes.plain("learning rate", range=[0, highest * 1.06], tickformat="~g")
     sizes = axes.powers_of_two([int(size) for line in found.sizes for size in line.values])
     size = axes.plain("batch size (log scale)", **sizes)
-    trials = "for the trials on the front"
-    return (
-        Plot(
-            name="rates",
-            drawing=_drawing(found.rates, "epoch %{x:.2f}: %{y:.3g}", rate),
-            title="Learning rates",
-            words=f"Line chart of the learning rate over training {trials}",
-        ),
-        Plot(
-            name="batches",
-            drawing=_drawing(found.sizes, "batch %{y}", size, shape="hv"),
-            title="Batch sizes",
-            words=f"Step chart of the batch size by epoch {trials}",
-        ),
+    yield Plot(
+        name="rates",
+        drawing=_drawing(found.rates, "epoch %{x:.2f}: %{y:.3g}", rate),
+        title="Learning rates",
+        words="Line chart of the learning rate over training for the trials on the front",
+    )
+    yield Plot(
+        name="batches",
+        drawing=_drawing(found.sizes, "batch %{y}", size, shape="hv"),
+        title="Batch sizes",
+        words="Step chart of the batch size by epoch for the trials on the front",
     )
 
 
@@ -111,22 +108,18 @@ def _drawing(
     lines: Sequence[Line], beside: str, y: dict[str, Any], *, shape: str = "linear"
 ) -> plots.Drawing:
     last = max(line.epochs[-1] for line in lines)
-    data = []
-    for line, dash in zip(lines, cycle(plots.DASHES), strict=False):
-        look = {"shape": shape, "color": line.tone.light, "width": 2, "dash": dash}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": list(line.epochs),
-                "y": list(line.values),
-                "line": look,
-                "name": f"{line.name}: {text.numbered('trial', line.trials)}",
-                "hovertemplate": f"{beside}<extra>%{{fullData.name}}</extra>",
-            }
-        )
     return plots.drawing(
-        data,
+        [
+            plots.scatter(
+                "lines",
+                list(line.epochs),
+                list(line.values),
+                line={"shape": shape, "color": line.tone.light, "width": 2, "dash": dash},
+                name=f"{line.name}: {text.numbered('trial', line.trials)}",
+                hovertemplate=f"{beside}<extra>%{{fullData.name}}</extra>",
+            )
+            for line, dash in zip(lines, cycle(plots.DASHES), strict=False)
+        ],
         showlegend=len(lines) <= MOST_NAMED,
         xaxis=axes.plain("progress in epochs", range=[0, last], **axes.whole(last)),
         yaxis=y,
