@@ -116,6 +116,7 @@ def importances(found: Importance) -> plots.Drawing:
     layout: dict[str, Any] = {"yaxis": {"tickfont": tick, "automargin": True}, "bargap": 0.35}
     data: list[plots.Trace] = []
     titles = []
+    above = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     places = axes.side_by_side(len(found.shares), gap=0.06)
     for name, (suffix, domain) in zip(found.shares, places, strict=True):
         objective = OBJECTIVES[name]
@@ -133,9 +134,7 @@ def importances(found: Importance) -> plots.Drawing:
                 "hovertemplate": f"%{{y}}: %{{x:.0%}} for {objective.label}<extra></extra>",
             }
         )
-        above = {"xanchor": "left", "yanchor": "bottom", "font": plots.SMALL}
-        place_of = {"xref": "paper", "yref": "paper"}
-        titles.append(plots.words_at(domain[0], 1.0, objective.label, **place_of, **above))
+        titles.append(plots.words_at(domain[0], 1.0, objective.label, font=plots.SMALL, **above))
     margin = {"l": 64, "r": 16, "t": 28, "b": 32}
     return plots.drawing(data, **layout, annotations=titles, margin=margin)
 
