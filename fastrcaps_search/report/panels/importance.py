@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
@@ -81,11 +82,15 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
                 optuna.trial.create_trial(params=given, distributions=kinds, values=values)
             )
         for place, name in enumerate(names):
-            found = evaluator.evaluate(finished, varied, target=lambda t, at=place: t.values[at])
+            found = evaluator.evaluate(finished, varied, target=partial(_cost, place))
             total = math.fsum(found.values()) or 1.0
             shares[name] = {key: value / total for key, value in found.items()}
     order = sorted(varied, key=lambda key: -max(share[key] for share in shares.values()))
     return Importance(order, shares, best, len(trials))
+
+
+def _cost(place: int, trial: Any) -> float:  # noqa: ANN401 - Optuna's
+    return float(trial.values[place])
 
 
 def gather(view: ReportView) -> Importance | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from operator import attrgetter
 from typing import Any
 
 from fastrcaps_search.report import axes, plots, text
@@ -56,27 +55,27 @@ def gather(view: ReportView) -> Schedules | None:
         return None
     trials, rates = view.shown_front, partial(rate_points, most=MOST_POINTS)
     return Schedules(
-        _lines(trials, attrgetter("rates"), lambda t: t.record.parameters.lr_policy, rates),
-        _lines(trials, attrgetter("batch_sizes"), lambda t: t.batch, _sizes),
+        _lines(trials, lambda t: t.record.parameters.lr_policy, rates),
+        _lines(trials, lambda t: t.batch, _sizes),
         view.cut,
     )
 
 
 def _lines(
     trials: Sequence[TrialView],
-    part: Callable[[TrainingPlan], object],
     name: Callable[[TrialView], str],
     points: Callable[[TrainingPlan], Points],
 ) -> list[Line]:
-    """A line for each distinct part of the trials' plans."""
-    groups: dict[object, list[TrialView]] = {}
+    """A line for each distinct schedule of the trials."""
+    groups: dict[tuple[str, Points], list[TrialView]] = {}
     for trial in trials:
-        groups.setdefault(part(trial.plan), []).append(trial)
+        groups.setdefault((name(trial), points(trial.plan)), []).append(trial)
     found = []
-    for first, *more in groups.values():
-        tone = first.mark.tone if all(t.mark.tone == first.mark.tone for t in more) else plots.TEXT
-        numbers = tuple(sorted(trial.number for trial in (first, *more)))
-        found.append(Line(name(first), tone, numbers, *points(first.plan)))
+    for (named, places), members in groups.items():
+        tones = {trial.mark.tone for trial in members}
+        tone = tones.pop() if len(tones) == 1 else plots.TEXT
+        numbers = tuple(sorted(trial.number for trial in members))
+        found.append(Line(named, tone, numbers, *places))
     return found
 
 
