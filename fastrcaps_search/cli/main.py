@@ -47,7 +47,7 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             command.name,
             help=command.summary,
             description=command.summary,
-            epilog=f"example: {PROGRAM} {command.example}",
+            epilog=f"example: {PROGRAM} {command.name} {command.example}".rstrip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             # A flag that is cut short may come to mean another with the next release.
             allow_abbrev=False,
