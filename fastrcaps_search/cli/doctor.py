@@ -81,9 +81,9 @@ def studies(arguments: argparse.Namespace) -> int:
             (
                 definition.name,
                 definition.network,
-                str(definition.data_set),
+                definition.data_set,
                 definition.epochs_shown,
-                str(definition.runs_per_trial),
+                definition.runs_per_trial,
                 definition.evaluate_on,
                 _count(definition),
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def _tell(measured: Measurement) -> None:
         f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
     )
     print("\nrows: true classes; columns: predicted classes\n")
-    output.print_table(*_table(measured.card.classes, measured))
+    output.print_table(["", *card.classes, "images", "right"], _rows(measured))
 
 
 def _compared(measured: Measurement) -> str:
@@ -65,15 +64,14 @@ def _compared(measured: Measurement) -> str:
     return f"; the stored accuracy is {output.fraction(measured.stored)}"
 
 
-def _table(predicted: Sequence[str], measured: Measurement) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the confusion matrix, with the accuracy of each class."""
-    head = ["", *predicted, "images", "right"]
+def _rows(measured: Measurement) -> list[list[object]]:
+    """Rows of the confusion matrix, with the accuracy of each class."""
     rows = []
     for label, counts in enumerate(measured.confusion.tolist()):
         share = counts[label] / sum(counts) if sum(counts) else None
-        cells = [str(count) if count else "." for count in counts]
-        rows.append([measured.classes[label], *cells, str(sum(counts)), output.fraction(share)])
-    return head, rows
+        cells = [count or "." for count in counts]
+        rows.append([measured.classes[label], *cells, sum(counts), output.fraction(share)])
+    return rows
 
 
 def _json(measured: Measurement, page: Path) -> dict[str, Any]:

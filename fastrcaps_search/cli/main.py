@@ -68,8 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = build_parser(given).parse_args(given)
         return int(arguments.function(arguments))
-    except FastrcapsError as error:
-        return _report(error, given, debug="--debug" in given)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
@@ -77,10 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return _report(_refused(error), given, debug="--debug" in given)
+        return _report(_refused(error), given)
     except Exception as error:
-        # A fault of this program, whose trace is worth reading, but not with a password in it.
-        return _report(error, given, debug=True)
+        return _report(error, given)
 
 
 def _refused(error: OSError) -> FastrcapsError:
@@ -94,15 +91,15 @@ def _refused(error: OSError) -> FastrcapsError:
     return refusal
 
 
-def _report(error: Exception, given: Sequence[str], *, debug: bool) -> int:
+def _report(error: Exception, given: Sequence[str]) -> int:
     """Print the error as one line, after its trace where that is wanted; the exit code."""
     line = " ".join(str(error).split()) or type(error).__name__
-    code = error.exit_code if isinstance(error, FastrcapsError) else FastrcapsError.exit_code
     text = f"{PROGRAM}: {line}\n"
-    if debug:
+    if "--debug" in given or not isinstance(error, FastrcapsError):
+        # That of a fault of this program is worth reading, but not with a password in it.
         text = "".join(traceback.format_exception(error)) + text
     sys.stderr.write(_without_passwords(text, given))
-    return code
+    return error.exit_code if isinstance(error, FastrcapsError) else FastrcapsError.exit_code
 
 
 def _without_passwords(text: str, given: Sequence[str]) -> str:

@@ -87,10 +87,9 @@ def watch(
             if known is None or changed(known, found):
                 write(found, files)
             known = found
-        except StoreUnavailableError as error:
-            print(f"waits for the database: {error}", file=sys.stderr, flush=True)
-        except DiskError as error:
-            print(f"waits for the disk: {error}", file=sys.stderr, flush=True)
+        except (StoreUnavailableError, DiskError) as error:
+            what = "disk" if isinstance(error, DiskError) else "database"
+            print(f"waits for the {what}: {error}", file=sys.stderr, flush=True)
         seconds = max(PAUSE_SECONDS, rest * (time.monotonic() - began))
 
 
@@ -137,27 +136,28 @@ def _keep_current(name: str) -> None:
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
-    suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
-    implied = Format(suffix) if suffix in set(Format) else None
-    if arguments.out and not (implied or arguments.format):
+    out, forms = arguments.out, arguments.format
+    if out is None:
+        return [(page_path(name, form), form) for form in forms or (Format.HTML,)]
+    suffix = Path(out).suffix[1:].lower()
+    implied = (Format(suffix),) if suffix in set(Format) else ()
+    forms = forms or implied
+    if not forms:
         raise UsageError(
-            f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got "
-            f"{arguments.out}; or say what it is with --format"
+            f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got {out}; or "
+            "say what it is with --format"
         )
-    forms = arguments.format or (implied or Format.HTML,)
-    if implied and forms != (implied,):
+    if implied and forms != implied:
         raise UsageError(
-            f"--out must end as its format does, got {arguments.out} for "
-            f"{', '.join(forms)}; leave out one of --out and --format"
+            f"--out must end as its format does, got {out} for {', '.join(forms)}; leave out one "
+            "of --out and --format"
         )
-    if arguments.out and len(forms) > 1:
+    if len(forms) > 1:
         raise UsageError(
-            f"--out must be left out with several formats, got {arguments.out}; "
-            f"they are written to {FOLDER}/{name}.*"
+            f"--out must be left out with several formats, got {out}; they are written to "
+            f"{FOLDER}/{name}.*"
         )
-    return [
-        (Path(arguments.out) if arguments.out else page_path(name, form), form) for form in forms
-    ]
+    return [(Path(out), forms[0])]
 
 
 def write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:

@@ -21,6 +21,7 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import LeaseRecord, live_leases
+from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import opened_study
 
@@ -28,23 +29,21 @@ NEAR_THE_EDGE = "; the interval is approximate, p is exact"
 """Said where only one of them leaves out that both are equally good."""
 
 
+def _read(arguments: argparse.Namespace) -> Snapshot:
+    with opened_study(commands.location(arguments), arguments.study) as (store, study):
+        return read_study(store, study.name)
+
+
 def status(arguments: argparse.Namespace) -> int:
     """Print counts, hypervolume and workers."""
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        seen = read_study(store, study.name)
-        leases = live_leases(seen.leases)
-        possible = configuration_count(study.definition)
-        summary = summarise(seen.study, seen.trials, leases, possible=possible)
-        left = len(summary.work.repeats)
-        used = files.used_bytes(store.location, study)
-        folder = files.study_folder(store.location, study)
+    seen, location = _read(arguments), commands.location(arguments)
+    study, leases = seen.study, live_leases(seen.leases)
+    possible = configuration_count(study.definition)
+    summary = summarise(study, seen.trials, leases, possible=possible)
+    left, used = len(summary.work.repeats), files.used_bytes(location, study)
     if arguments.json:
         more = {"runs_on_front": study.front_runs, "repeats_left": left, "disk_bytes": used}
-        shown = {**_status_json(study, summary, leases), **more}
-        if left and summary.eta_seconds == 0:
-            # Of repeats nobody knows how many more will follow.
-            shown["eta_seconds"] = None
-        output.print_json(shown)
+        output.print_json({**_status_json(study, summary, leases), **more})
         return 0
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     print(
@@ -72,7 +71,7 @@ def status(arguments: argparse.Namespace) -> int:
             f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
             f"{_purpose(lease, study)}"
         )
-    print(f"disk: {output.megabytes(used)} in {folder}")
+    print(f"disk: {used / 1e6:,.1f} MB in {files.study_folder(location, study)}")
     return 0
 
 
@@ -89,8 +88,7 @@ def trials(arguments: argparse.Namespace) -> int:
         UsageError: The trial or the reason is not one that can be; see ``setting_aside``.
     """
     _change(arguments)
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        rows = trial_rows(read_study(store, study.name).trials)
+    rows = trial_rows(_read(arguments).trials)
     if arguments.json:
         output.print_json(rows)
     else:
@@ -124,12 +122,11 @@ def _change(arguments: argparse.Namespace) -> None:
 
 def front(arguments: argparse.Namespace) -> int:
     """Print the trials on the front."""
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        found = read_study(store, study.name).trials
-    rows = front_rows(found)
+    seen = _read(arguments)
+    rows, study = front_rows(seen.trials), seen.study
     if arguments.json:
         output.print_json(rows)
-    elif not rows and any(trial.infeasible for trial in found):
+    elif not rows and any(trial.infeasible for trial in seen.trials):
         print(output.no_front(study.name))
     else:
         output.print_front(rows, study=study.name, front_runs=study.front_runs)
@@ -139,6 +136,7 @@ def front(arguments: argparse.Namespace) -> int:
 def _status_json(
     study: StudyRecord, summary: StudySummary, leases: list[LeaseRecord]
 ) -> dict[str, object]:
+    is_repeating = summary.work.repeats and not summary.work.is_searching
     return {
         "study": study.name,
         "budget": summary.budget,
@@ -158,7 +156,8 @@ def _status_json(
             for lease in leases
         ],
         "hypervolume": summary.hypervolume,
-        "eta_seconds": summary.eta_seconds,
+        # Of repeats nobody knows how many more will follow.
+        "eta_seconds": None if is_repeating else summary.eta_seconds,
         "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
         "infeasible": summary.infeasible,
     }
@@ -167,9 +166,7 @@ def _status_json(
 def select(arguments: argparse.Namespace) -> int:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        rows = choosable_rows(read_study(store, study.name).trials)
-    row = select_row(rows, criteria)
+    row = select_row(choosable_rows(_read(arguments).trials), criteria)
     if arguments.json:
         output.print_json(row)
     else:
@@ -186,16 +183,10 @@ def compare(arguments: argparse.Namespace) -> int:
         output.print_json(row)
         return 0
     images = f"the {row['images']:,} images of the {study.definition.evaluate_on.images}"
-    head = ("trial", "run", "accuracy", "only this one is right")
     output.print_table(
-        head,
+        ("trial", "run", "accuracy", "only this one is right"),
         [
-            (
-                str(one["trial"]),
-                str(one["run"]),
-                output.fraction(one["accuracy"]),
-                f"{one['only']:,} images",
-            )
+            (one["trial"], one["run"], output.fraction(one["accuracy"]), f"{one['only']:,} images")
             for one in row["networks"]
         ],
     )
