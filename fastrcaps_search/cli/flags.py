@@ -12,16 +12,7 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.definition.keys import LARGEST_SEED
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.front.criteria import preferences
-from fastrcaps_search.store.location import (
-    DEFAULT_FILES,
-    DEFAULT_STORAGE,
-    FILES_VARIABLE,
-    LEASE_LIMITS,
-    LEASE_SECONDS,
-    PATIENCE_LIMITS,
-    PATIENCE_SECONDS,
-    STORAGE_VARIABLE,
-)
+from fastrcaps_search.store import location
 
 Flag = Callable[[Any], object]
 """Adds itself to a parser or a group of one."""
@@ -59,8 +50,9 @@ def one_of(*flags: Flag) -> Flag:
 
 def files(what: str) -> Flag:
     """The folder of checkpoints and logs."""
-    default = f"${FILES_VARIABLE}, or beside an SQLite file, or {DEFAULT_FILES} here"
-    return flag("--files DIR", f"{what} (default: {default})")
+    beside = f"beside an SQLite file, or {location.DEFAULT_FILES} here"
+    default = f"(default: ${location.FILES_VARIABLE}, or {beside})"
+    return flag("--files DIR", f"{what} {default}")
 
 
 def page(name: str) -> Flag:
@@ -98,7 +90,7 @@ STUDY = flag("--study S", "name of a shipped study, or a study file", required=T
 STORAGE = flag(
     "--storage URL",
     "database: a path, sqlite:///path or postgresql://user:password@host/database (default: "
-    f"${STORAGE_VARIABLE} or {DEFAULT_STORAGE} here)",
+    f"${location.STORAGE_VARIABLE} or {location.DEFAULT_STORAGE} here)",
 )
 DATA = flag(
     "--data-dir DIR",
@@ -138,16 +130,16 @@ WORK = (
     flag(
         "--lease-seconds S",
         "a worker of another machine that has been silent for so long has lost its trial "
-        f"(default: {LEASE_SECONDS:g})",
-        texts.seconds(*LEASE_LIMITS),
-        default=LEASE_SECONDS,
+        f"(default: {location.LEASE_SECONDS:g})",
+        texts.seconds(*location.LEASE_LIMITS),
+        default=location.LEASE_SECONDS,
     ),
     flag(
         "--store-patience S",
         "how long an outage of the database is waited for before the workers stop (default: "
-        f"{PATIENCE_SECONDS:g})",
-        texts.seconds(*PATIENCE_LIMITS),
-        default=PATIENCE_SECONDS,
+        f"{location.PATIENCE_SECONDS:g})",
+        texts.seconds(*location.PATIENCE_LIMITS),
+        default=location.PATIENCE_SECONDS,
     ),
     flag(
         "--max-failures K",
