@@ -14,7 +14,6 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS
-from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.location import Location, chosen_location
@@ -45,11 +44,6 @@ class Command:
     def function(self, arguments: argparse.Namespace) -> int:
         """Import the module and do the command."""
         return int(getattr(importlib.import_module(self._module), self.name)(arguments))
-
-
-def version_line() -> str:
-    """Name and version of the package."""
-    return f"fastrcaps-search {release()}"
 
 
 def location(arguments: argparse.Namespace) -> Location:

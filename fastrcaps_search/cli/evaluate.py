@@ -53,7 +53,7 @@ def _tell(measured: Measurement) -> None:
         f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
     )
     print("\nrows: true classes; columns: predicted classes\n")
-    output.print_table(["", *card.classes, "images", "right"], _rows(measured))
+    output.print_table(_rows(measured))
 
 
 def _compared(measured: Measurement) -> str:
@@ -65,8 +65,8 @@ def _compared(measured: Measurement) -> str:
 
 
 def _rows(measured: Measurement) -> list[list[object]]:
-    """Rows of the confusion matrix, with the accuracy of each class."""
-    rows = []
+    """Head and rows of the confusion matrix, with the accuracy of each class."""
+    rows: list[list[object]] = [["", *measured.card.classes, "images", "right"]]
     for label, counts in enumerate(measured.confusion.tolist()):
         share = counts[label] / sum(counts) if sum(counts) else None
         cells = [count or "." for count in counts]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
@@ -38,7 +39,7 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
         epilog=f"example: {PROGRAM} run --study mnist-mini --trials 12",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=commands.version_line())
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {release()}")
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )

@@ -18,10 +18,10 @@ def print_json(value: object) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns as wide as they need; the last one is left as it is."""
-    lines = [[str(cell) for cell in line] for line in (head, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+def print_table(rows: Sequence[Sequence[object]]) -> None:
+    """Print columns as wide as they need."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         print("  ".join(cells).rstrip())
@@ -37,7 +37,7 @@ def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     """A row for each trial, and whether values are estimates."""
     labels = [OBJECTIVES[name].label for name in further(rows[0]["values"])] if rows else []
     head = (*TRIAL_HEAD[:-3], *labels, *TRIAL_HEAD[-3:])
-    print_table(head, [trial_cells(row) for row in rows])
+    print_table([head, *map(trial_cells, rows)])
     if any("measured" in row for row in rows):
         print("accuracy: estimates of the true means; means of the runs: --json")
 

@@ -183,13 +183,11 @@ def compare(arguments: argparse.Namespace) -> int:
         output.print_json(row)
         return 0
     images = f"the {row['images']:,} images of the {study.definition.evaluate_on.images}"
-    output.print_table(
-        ("trial", "run", "accuracy", "only this one is right"),
-        [
-            (one["trial"], one["run"], output.fraction(one["accuracy"]), f"{one['only']:,} images")
-            for one in row["networks"]
-        ],
-    )
+    rows = [
+        (one["trial"], one["run"], output.fraction(one["accuracy"]), f"{one['only']:,} images")
+        for one in row["networks"]
+    ]
+    output.print_table([("trial", "run", "accuracy", "only this one is right"), *rows])
     difference, low, high = (100 * row[key] for key in ("difference", "low", "high"))
     agree = (low > 0 or high < 0) == (row["p_value"] < 0.05)
     print(
