@@ -26,8 +26,6 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        # An argument that landed in the wrong place may be a URL with a password.
-        message = IN_URL.sub("://***@", message)
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
 

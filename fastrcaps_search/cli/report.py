@@ -84,7 +84,7 @@ def watch(
             found = read_study(location, name)
             # Once more after the last trial: it is then that the front meets the test set.
             over = known is not None and not (known.in_progress or found.in_progress)
-            if known is None or changed(known, found):
+            if known is None or news(known) != news(found):
                 write(found, files)
             known = found
         except (StoreUnavailableError, DiskError) as error:
@@ -125,8 +125,8 @@ def _keep_current(name: str) -> None:
     """Write the page whenever the study has changed, until standard input ends."""
 
     def ended(seconds: float) -> bool:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(ready) and not os.read(sys.stdin.fileno(), 1)
+        # Nothing is ever written to it, so that it is ready when it has ended.
+        return bool(select.select([sys.stdin], [], [], seconds)[0])
 
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
@@ -187,13 +187,8 @@ def read_study(location: Location, name: str) -> StoredStudy:
         )
 
 
-def changed(before: StoredStudy, after: StoredStudy) -> bool:
-    """Whether a report would say something new."""
-    return _state(before) != _state(after)
-
-
-def _state(stored: StoredStudy) -> object:
-    # Of leases not how long they have been silent.
+def news(stored: StoredStudy) -> object:
+    """What a report is written again for, when it is another: of leases not their silence."""
     held = [(lease.key, lease.token) for lease in stored.leases]
     return stored.study, stored.trials, held
 
