@@ -19,8 +19,8 @@ from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.location import Location, chosen_location
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
-TRIAL = whole(0, MOST_TRIALS)
-"""Reads the number of a trial."""
+NUMBER = whole(0, MOST_TRIALS)
+"""Reads the number of a trial, or of a run within it."""
 
 
 class Command:
@@ -118,9 +118,9 @@ COMMANDS = (
                 "--exclude K",
                 "set trial K aside first: off the front and out of choices, until it is included; "
                 "says which trials are then on the front without a network",
-                TRIAL,
+                NUMBER,
             ),
-            flag("--include K", "take trial K back first", TRIAL),
+            flag("--include K", "take trial K back first", NUMBER),
         ),
         flag("--why TEXT", "why it is excluded, in one line"),
         module="show",
@@ -143,7 +143,7 @@ COMMANDS = (
         "compare",
         "Say how two trials differ on the same images, and how sure that is.",
         "3 7 --study mnist-mini",
-        flag("trials K", "numbers of two complete trials", TRIAL, nargs=2),
+        flag("trials K", "numbers of two complete trials", NUMBER, nargs=2),
         *flags.STORED,
         module="show",
     ),
@@ -155,13 +155,13 @@ COMMANDS = (
         flag(
             "--trial K",
             "number of the trial (default: the one that `select` picks with the flags below)",
-            TRIAL,
+            NUMBER,
         ),
         flags.criteria,
         flag(
             "--run J",
             "index of its run, from 0 (default: the one of highest accuracy)",
-            whole(0, MOST_TRIALS),
+            NUMBER,
         ),
         flags.STORAGE,
         flags.RUN_FILES,

@@ -87,18 +87,10 @@ def parallel(view: ReportView) -> plots.Drawing:
 
 
 def _tick(place: int, height: float, word: str, *, is_last: bool) -> dict[str, Any]:
-    return plots.words_at(
-        place,
-        height,
-        word,
-        xanchor="right" if is_last else "left",
-        xshift=-5 if is_last else 5,
-        yshift=9,
-        font={"size": 11, "color": plots.MUTED.light},
-        bgcolor=plots.CARD.light,
-        opacity=0.85,
-        borderpad=0,
-    )
+    side = {"xanchor": "right", "xshift": -5} if is_last else {"xanchor": "left", "xshift": 5}
+    ground = {"bgcolor": plots.CARD.light, "opacity": 0.85, "borderpad": 0}
+    font = {"size": 11, "color": plots.MUTED.light}
+    return plots.words_at(place, height, word, yshift=9, font=font, **side, **ground)
 
 
 def _lines(group: Sequence[TrialView], rails: Sequence[_Rail]) -> plots.Trace:
