@@ -68,7 +68,7 @@ def gather(view: ReportView) -> list[Span] | None:
     newest = {claim.key: claim for claim in sorted(claims, key=lambda claim: claim.token)}
     held = {lease.key for lease in view.stored.leases}
     stored = {
-        (RunKey(trial.number, epoch.run), epoch.token): epoch.stored_at
+        (trial.number, epoch.run, epoch.token): epoch.stored_at
         for trial in trials
         for epoch in trial.epochs
     }
@@ -76,7 +76,8 @@ def gather(view: ReportView) -> list[Span] | None:
     for claim in sorted(claims, key=lambda claim: (claim.claimed_at, claim.key, claim.token)):
         run = runs[claim.key]
         # Nothing is known of a claim after its last stored epoch, unless it is the run's last.
-        end, how = stored.get((claim.key, claim.token), 0.0), End.INTERRUPTED
+        end = stored.get((claim.number, claim.run, claim.token), 0.0)
+        how = End.INTERRUPTED
         if claim is newest[claim.key] and run.has_ended:
             is_planned = run.run < view.definition.runs_per_trial
             done = End.COMPLETE if is_planned else End.REPEATED
