@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +98,8 @@ def _judge(measured: Measurement) -> None:
     if measured.is_same_setting:
         raise FastrcapsError(f"{differs} on the same device, torch and kernel; export it again")
     then, now = measured.card.setting, measured.setting
-    print(
+    output.tell(
         f"warning: {differs}; it was trained on {then.device_name} with torch "
         f"{then.torch_version}, {then.kernel} and {then.threads} threads, and measured on "
-        f"{now.device_name} with torch {now.torch_version}, {now.kernel} and {now.threads}",
-        file=sys.stderr,
+        f"{now.device_name} with torch {now.torch_version}, {now.kernel} and {now.threads}"
     )

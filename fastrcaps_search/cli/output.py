@@ -12,6 +12,11 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report import text
 
 
+def tell(line: str) -> None:
+    """Print what is no result, at once, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def print_json(value: object) -> None:
     """Print JSON, indented, as UTF-8."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)

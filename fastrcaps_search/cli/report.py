@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study as analysed_study
 from fastrcaps_search.analysis.front import front_numbers
-from fastrcaps_search.cli import commands
+from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
 from fastrcaps_search.report.formats import Format
@@ -89,7 +89,7 @@ def watch(
             known = found
         except (StoreUnavailableError, DiskError) as error:
             what = "disk" if isinstance(error, DiskError) else "database"
-            print(f"waits for the {what}: {error}", file=sys.stderr, flush=True)
+            output.tell(f"waits for the {what}: {error}")
         seconds = max(PAUSE_SECONDS, rest * (time.monotonic() - began))
 
 

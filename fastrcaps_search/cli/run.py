@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -96,8 +95,7 @@ def _patience(options: WorkerOptions, stop: threading.Event) -> RetryPolicy:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
-        line = f"waits for the database: {reason}" if reason else "the database is back"
-        print(line, file=sys.stderr, flush=True)
+        output.tell(f"waits for the database: {reason}" if reason else "the database is back")
 
     return RetryPolicy(options.store_patience, stop, tell)
 
@@ -121,15 +119,15 @@ class _Printed(RunObserver):
         self._meanwhile = meanwhile
 
     def waits_for_cores(self, holders: str) -> None:
-        line = f"waits for free cores to measure on, in use by {holders or 'another process'}"
-        print(line, file=sys.stderr, flush=True)
+        by = holders or "another process"
+        output.tell(f"waits for free cores to measure on, in use by {by}")
 
     def nothing_left(self, outcome: RunOutcome) -> None:
         work = outcome.work
         print(f"{outcome.study.name}: {work.finished}/{work.target} done, nothing to train")
 
     def warned(self, warning: str) -> None:
-        print(f"warning: {warning}", file=sys.stderr, flush=True)
+        output.tell(f"warning: {warning}")
 
     def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
         if not self._arguments.quiet:
@@ -176,10 +174,9 @@ def _judge(outcome: RunOutcome) -> int:
             f"{'' if outcome.study.front_runs else advice}"
         )
     if work.tests:
-        print(
+        output.tell(
             f"warning: {len(work.tests)} networks of the front have no test accuracy; the same "
-            "line tries again",
-            file=sys.stderr,
+            "line tries again"
         )
     if outcome.all_failed:
         reasons = {
@@ -207,7 +204,7 @@ def _stopping() -> Iterator[threading.Event]:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
-        print("\nstopping: workers finish their step and save", file=sys.stderr, flush=True)
+        output.tell("\nstopping: workers finish their step and save")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

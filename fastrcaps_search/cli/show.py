@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.analysis.estimates import read_study
@@ -112,11 +111,10 @@ def _change(arguments: argparse.Namespace) -> None:
         setting_aside.exclude(store, study, number, why=arguments.why)
         gone = without_network(read_study(store, study.name).trials)
     if gone:
-        print(
+        output.tell(
             f"now on the front without a network: {', '.join(map(str, gone))}; `export` needs "
             f"one, which `fastrcaps-search run --study {study.name} --runs-on-front R` trains (R "
-            "above their runs)",
-            file=sys.stderr,
+            "above their runs)"
         )
 
 
