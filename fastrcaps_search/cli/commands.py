@@ -42,8 +42,8 @@ class Command:
         self._module = f"fastrcaps_search.cli.{module or name}"
 
     def function(self, arguments: argparse.Namespace) -> int:
-        """Import the module and do the command."""
-        return int(getattr(importlib.import_module(self._module), self.name)(arguments))
+        """Import the module and do the command; the exit code, 0 where it returns none."""
+        return int(getattr(importlib.import_module(self._module), self.name)(arguments) or 0)
 
 
 def location(arguments: argparse.Namespace) -> Location:

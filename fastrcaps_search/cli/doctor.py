@@ -66,14 +66,15 @@ def _store(arguments: argparse.Namespace) -> str:
     return f"{location.shown}: {names}"
 
 
-def studies(arguments: argparse.Namespace) -> int:
+def studies(arguments: argparse.Namespace) -> None:
     """List the shipped studies, or show one in full."""
     if arguments.study is not None:
-        return _show(load_study(arguments.study), json=arguments.json)
+        _show(load_study(arguments.study), json=arguments.json)
+        return
     definitions = [load_study(name) for name in shipped_names()]
     if arguments.json:
         output.print_json([definition.to_dict() for definition in definitions])
-        return 0
+        return
     head = ("study", "network", "data set", "epochs", "runs", "evaluates on", "configurations")
     rows = [
         (
@@ -88,16 +89,14 @@ def studies(arguments: argparse.Namespace) -> int:
         for definition in definitions
     ]
     output.print_table([head, *rows])
-    return 0
 
 
-def _show(definition: StudyDefinition, *, json: bool) -> int:
+def _show(definition: StudyDefinition, *, json: bool) -> None:
     if json:
         output.print_json(definition.to_dict())
-        return 0
-    print(study_toml(definition))
-    print(f"\n# valid; {_count(definition)} configurations")
-    return 0
+    else:
+        print(study_toml(definition))
+        print(f"\n# valid; {_count(definition)} configurations")
 
 
 def _count(definition: StudyDefinition) -> str:

@@ -15,7 +15,7 @@ from fastrcaps_search.export.samples import gather_samples
 from fastrcaps_search.report.evaluation import write_evaluation
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
+def evaluate(arguments: argparse.Namespace) -> None:
     """Print the accuracy and the confusion matrix, and write the page.
 
     Raises:
@@ -34,7 +34,6 @@ def evaluate(arguments: argparse.Namespace) -> int:
     else:
         print(f"\npage: {page}")
     _judge(measured)
-    return 0
 
 
 def _page_name(measured: Measurement) -> str:

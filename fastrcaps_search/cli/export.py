@@ -12,7 +12,7 @@ from fastrcaps_search.search.exporting import Exported, export_trial
 from fastrcaps_search.store.store import opened_study
 
 
-def export(arguments: argparse.Namespace) -> int:
+def export(arguments: argparse.Namespace) -> None:
     """Write the folder and say what is in it, why that trial, and what can be done with it."""
     folder = Path(arguments.out)
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
@@ -26,7 +26,6 @@ def export(arguments: argparse.Namespace) -> int:
             onnx=arguments.onnx,
         )
     _tell(exported, folder)
-    return 0
 
 
 def _tell(exported: Exported, folder: Path) -> None:

@@ -42,7 +42,7 @@ LOWEST_PRIORITY = 19
 """Niceness with which a page takes next to nothing from trainings that are being timed."""
 
 
-def report(arguments: argparse.Namespace) -> int:
+def report(arguments: argparse.Namespace) -> None:
     """Write the report and say where it is.
 
     Raises:
@@ -55,7 +55,6 @@ def report(arguments: argparse.Namespace) -> int:
     write(known, files)
     if arguments.watch:
         watch(location, name, files, known=known)
-    return 0
 
 
 def watch(

@@ -26,7 +26,7 @@ from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Run a study.
 
     Raises:
@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
             with suppress(FastrcapsError):
                 _write_page(study, options)
             raise
-        return _end(outcome, options)
+        _end(outcome, options)
 
 
-def worker(arguments: argparse.Namespace) -> int:
+def worker(arguments: argparse.Namespace) -> None:
     """Work on a stored study until its budget is met.
 
     Raises:
@@ -73,7 +73,7 @@ def worker(arguments: argparse.Namespace) -> int:
         outcome = orchestrator.run(printed)
         if printed.has_trained:
             print(f"{name}: {outcome.work.finished}/{outcome.work.target} done")
-        return _judge(outcome)
+        _judge(outcome)
 
 
 def _common(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class _Printed(RunObserver):
             yield observe
 
 
-def _end(outcome: RunOutcome, options: RunOptions) -> int:
+def _end(outcome: RunOutcome, options: RunOptions) -> None:
     """Print the front, write the page, judge."""
     study = outcome.study
     rows = front_rows(outcome.trials)
@@ -150,7 +150,7 @@ def _end(outcome: RunOutcome, options: RunOptions) -> int:
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
     print(f"\nreport: {_write_page(study, options)}")
-    return _judge(outcome)
+    _judge(outcome)
 
 
 def _write_page(study: StudyRecord, options: RunOptions) -> Path:
@@ -160,7 +160,7 @@ def _write_page(study: StudyRecord, options: RunOptions) -> Path:
     return path
 
 
-def _judge(outcome: RunOutcome) -> int:
+def _judge(outcome: RunOutcome) -> None:
     work = outcome.work
     target = work.target
     if work.exhausted and not work.is_searching:
@@ -192,7 +192,6 @@ def _judge(outcome: RunOutcome) -> int:
             f"{work.finished}/{target} trials are done{repeats}, but no worker is left; "
             "run the same line again"
         )
-    return 0
 
 
 @contextmanager

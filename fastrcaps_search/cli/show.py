@@ -33,7 +33,7 @@ def _read(arguments: argparse.Namespace) -> Snapshot:
         return read_study(store, study.name)
 
 
-def status(arguments: argparse.Namespace) -> int:
+def status(arguments: argparse.Namespace) -> None:
     """Print counts, hypervolume and workers."""
     seen, location = _read(arguments), commands.location(arguments)
     study, leases = seen.study, live_leases(seen.leases)
@@ -43,7 +43,7 @@ def status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         more = {"runs_on_front": study.front_runs, "repeats_left": left, "disk_bytes": used}
         output.print_json({**_status_json(study, summary, leases), **more})
-        return 0
+        return
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
@@ -71,7 +71,6 @@ def status(arguments: argparse.Namespace) -> int:
             f"{_purpose(lease, study)}"
         )
     print(f"disk: {used / 1e6:,.1f} MB in {files.study_folder(location, study)}")
-    return 0
 
 
 def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
@@ -80,7 +79,7 @@ def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
     return run if lease.is_training else f"{run}, the test set"
 
 
-def trials(arguments: argparse.Namespace) -> int:
+def trials(arguments: argparse.Namespace) -> None:
     """Print every trial, after one was set aside or taken back where that was asked for.
 
     Raises:
@@ -92,7 +91,6 @@ def trials(arguments: argparse.Namespace) -> int:
         output.print_json(rows)
     else:
         output.print_trials(rows)
-    return 0
 
 
 def _change(arguments: argparse.Namespace) -> None:
@@ -118,7 +116,7 @@ def _change(arguments: argparse.Namespace) -> None:
         )
 
 
-def front(arguments: argparse.Namespace) -> int:
+def front(arguments: argparse.Namespace) -> None:
     """Print the trials on the front."""
     seen = _read(arguments)
     rows, study = front_rows(seen.trials), seen.study
@@ -128,7 +126,6 @@ def front(arguments: argparse.Namespace) -> int:
         print(output.no_front(study.name))
     else:
         output.print_front(rows, study=study.name, front_runs=study.front_runs)
-    return 0
 
 
 def _status_json(
@@ -161,7 +158,7 @@ def _status_json(
     }
 
 
-def select(arguments: argparse.Namespace) -> int:
+def select(arguments: argparse.Namespace) -> None:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
     row = select_row(choosable_rows(_read(arguments).trials), criteria)
@@ -170,16 +167,15 @@ def select(arguments: argparse.Namespace) -> int:
     else:
         output.print_trials([row])
         print(row["why"])
-    return 0
 
 
-def compare(arguments: argparse.Namespace) -> int:
+def compare(arguments: argparse.Namespace) -> None:
     """Print how the networks of two trials differ, and how sure that is."""
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
         row = comparison_row(store, study, *arguments.trials)
     if arguments.json:
         output.print_json(row)
-        return 0
+        return
     images = f"the {row['images']:,} images of the {study.definition.evaluate_on.images}"
     rows = [
         (one["trial"], one["run"], output.fraction(one["accuracy"]), f"{one['only']:,} images")
@@ -197,4 +193,3 @@ def compare(arguments: argparse.Namespace) -> int:
         f"On {images}; of these two networks, each its trial's run of highest accuracy, not of "
         "their configurations: other seeds give other networks."
     )
-    return 0
