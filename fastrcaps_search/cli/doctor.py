@@ -9,6 +9,7 @@ from importlib import metadata
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.load import load_study, shipped_names
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
@@ -22,7 +23,7 @@ PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", 
 def doctor(arguments: argparse.Namespace) -> int:
     """Print a line per finding; exit code 1 where something is missing that every study needs."""
     facts = {
-        "fastrcaps-search": commands.version_line().rpartition(" ")[2],
+        "fastrcaps-search": release(),
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": cores(),
@@ -34,9 +35,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(facts)
     else:
-        width = max(len(key) for key in facts)
-        for key, value in facts.items():
-            print(f"{key.ljust(width)}  {value}")
+        output.print_table(list(facts.items()))
     return 1 if "not installed" in facts.values() else 0
 
 
@@ -67,39 +66,37 @@ def _store(arguments: argparse.Namespace) -> str:
     return f"{location.shown}: {names}"
 
 
-def studies(arguments: argparse.Namespace) -> int:
+def studies(arguments: argparse.Namespace) -> None:
     """List the shipped studies, or show one in full."""
     if arguments.study is not None:
-        return _show(load_study(arguments.study), json=arguments.json)
+        _show(load_study(arguments.study), json=arguments.json)
+        return
     definitions = [load_study(name) for name in shipped_names()]
     if arguments.json:
         output.print_json([definition.to_dict() for definition in definitions])
-        return 0
-    output.print_table(
-        ("study", "network", "data set", "epochs", "runs", "evaluates on", "configurations"),
-        [
-            (
-                definition.name,
-                definition.network,
-                str(definition.data_set),
-                definition.epochs_shown,
-                str(definition.runs_per_trial),
-                definition.evaluate_on,
-                _count(definition),
-            )
-            for definition in definitions
-        ],
-    )
-    return 0
+        return
+    head = ("study", "network", "data set", "epochs", "runs", "evaluates on", "configurations")
+    rows = [
+        (
+            definition.name,
+            definition.network,
+            definition.data_set,
+            definition.epochs_shown,
+            definition.runs_per_trial,
+            definition.evaluate_on,
+            _count(definition),
+        )
+        for definition in definitions
+    ]
+    output.print_table([head, *rows])
 
 
-def _show(definition: StudyDefinition, *, json: bool) -> int:
+def _show(definition: StudyDefinition, *, json: bool) -> None:
     if json:
         output.print_json(definition.to_dict())
-        return 0
-    print(study_toml(definition))
-    print(f"\n# valid; {_count(definition)} configurations")
-    return 0
+    else:
+        print(study_toml(definition))
+        print(f"\n# valid; {_count(definition)} configurations")
 
 
 def _count(definition: StudyDefinition) -> str:

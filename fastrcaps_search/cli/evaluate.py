@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from fastrcaps_search.export.samples import gather_samples
 from fastrcaps_search.report.evaluation import write_evaluation
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
+def evaluate(arguments: argparse.Namespace) -> None:
     """Print the accuracy and the confusion matrix, and write the page.
 
     Raises:
@@ -36,7 +34,6 @@ def evaluate(arguments: argparse.Namespace) -> int:
     else:
         print(f"\npage: {page}")
     _judge(measured)
-    return 0
 
 
 def _page_name(measured: Measurement) -> str:
@@ -54,7 +51,7 @@ def _tell(measured: Measurement) -> None:
         f"{measured.data_set}'s {measured.split.images}{_compared(measured)}"
     )
     print("\nrows: true classes; columns: predicted classes\n")
-    output.print_table(*_table(measured.card.classes, measured))
+    output.print_table(_rows(measured))
 
 
 def _compared(measured: Measurement) -> str:
@@ -65,15 +62,14 @@ def _compared(measured: Measurement) -> str:
     return f"; the stored accuracy is {output.fraction(measured.stored)}"
 
 
-def _table(predicted: Sequence[str], measured: Measurement) -> tuple[list[str], list[list[str]]]:
+def _rows(measured: Measurement) -> list[list[object]]:
     """Head and rows of the confusion matrix, with the accuracy of each class."""
-    head = ["", *predicted, "images", "right"]
-    rows = []
+    rows: list[list[object]] = [["", *measured.card.classes, "images", "right"]]
     for label, counts in enumerate(measured.confusion.tolist()):
         share = counts[label] / sum(counts) if sum(counts) else None
-        cells = [str(count) if count else "." for count in counts]
-        rows.append([measured.classes[label], *cells, str(sum(counts)), output.fraction(share)])
-    return head, rows
+        cells = [count or "." for count in counts]
+        rows.append([measured.classes[label], *cells, sum(counts), output.fraction(share)])
+    return rows
 
 
 def _json(measured: Measurement, page: Path) -> dict[str, Any]:
@@ -101,9 +97,8 @@ def _judge(measured: Measurement) -> None:
     if measured.is_same_setting:
         raise FastrcapsError(f"{differs} on the same device, torch and kernel; export it again")
     then, now = measured.card.setting, measured.setting
-    print(
+    output.tell(
         f"warning: {differs}; it was trained on {then.device_name} with torch "
         f"{then.torch_version}, {then.kernel} and {then.threads} threads, and measured on "
-        f"{now.device_name} with torch {now.torch_version}, {now.kernel} and {now.threads}",
-        file=sys.stderr,
+        f"{now.device_name} with torch {now.torch_version}, {now.kernel} and {now.threads}"
     )

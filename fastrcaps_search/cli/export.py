@@ -12,7 +12,7 @@ from fastrcaps_search.search.exporting import Exported, export_trial
 from fastrcaps_search.store.store import opened_study
 
 
-def export(arguments: argparse.Namespace) -> int:
+def export(arguments: argparse.Namespace) -> None:
     """Write the folder and say what is in it, why that trial, and what can be done with it."""
     folder = Path(arguments.out)
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
@@ -26,27 +26,20 @@ def export(arguments: argparse.Namespace) -> int:
             onnx=arguments.onnx,
         )
     _tell(exported, folder)
-    return 0
-
-
-def _means(exported: Exported) -> str:
-    """What the trial's own values are, where they are not those of the run."""
-    trial = exported.trial
-    if trial.values is None or len(trial.results) < 2:
-        return ""
-    mean = output.fraction(trial.values.accuracy)
-    return f"; the mean of the trial's {len(trial.results)} runs is {mean}"
 
 
 def _tell(exported: Exported, folder: Path) -> None:
     card, definition = exported.card, exported.card.definition
     print(f"{definition.name}: trial {card.trial}, {exported.why}; run {card.run}")
-    tested = ""
+    tested, means, trial = "", "", exported.trial
     if card.test_accuracy is not None:
         tested = f", {output.fraction(card.test_accuracy)} on the test set"
+    if trial.values is not None and len(trial.results) > 1:
+        mean = output.fraction(trial.values.accuracy)
+        means = f"; the mean of the trial's {len(trial.results)} runs is {mean}"
     print(
         f"accuracy {output.fraction(card.accuracy)} on the {definition.evaluate_on.images}"
-        f"{tested}, after epoch {card.best_epoch}{_means(exported)}"
+        f"{tested}, after epoch {card.best_epoch}{means}"
     )
     for path in sorted(folder.iterdir()):
         print(f"wrote {path} ({path.stat().st_size:,} bytes)")

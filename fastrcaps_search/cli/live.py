@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.summary import eta_seconds
@@ -13,7 +14,7 @@ from fastrcaps_search.cli import output
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.search.events import WorkerEvent
 from fastrcaps_search.search.layouts import WorkerPlan
-from fastrcaps_search.search.orchestrator import Orchestrator, RunOutcome
+from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
 
 PLAIN = {
@@ -44,7 +45,7 @@ def display(
     elif sys.stdout.isatty() and not arguments.verbose:
         from rich.live import Live
 
-        lines = _Lines(study, plan)
+        lines = _Lines(study, plan.workers)
         with Live("", refresh_per_second=4, transient=True) as live:
             yield lambda progress: live.update(lines.text(progress))
     else:
@@ -61,24 +62,23 @@ def _print_newest(study: Orchestrator, progress: Progress, *, epochs: bool) -> N
         print(f"{name}: {line}", flush=True)
 
 
-def _line(study: Orchestrator, view: WorkerView, event: dict[str, object], *, epochs: bool) -> str:
+def _line(study: Orchestrator, view: WorkerView, event: dict[str, Any], *, epochs: bool) -> str:
     """The line of an event; empty for none."""
     kind, trial = event["event"], event.get("trial", view.trial)
     if view.run is not None:
         trial = f"{trial} run {view.run}"
     if kind == WorkerEvent.EPOCH and epochs:
-        accuracy = float(str(event["accuracy"]))
-        return f"trial {trial} epoch {event['epoch']}: accuracy {output.fraction(accuracy)}"
+        accuracy = output.fraction(event["accuracy"])
+        return f"trial {trial} epoch {event['epoch']}: accuracy {accuracy}"
     if kind == WorkerEvent.WAITING:
         return f"waits for {event['held']}" if event["held"] else "waits"
     if kind == WorkerEvent.NO_CORES:
         free = "a free core" if event["cores"] == 1 else f"{event['cores']} free cores"
         return f"waits for {free}, in use by {event['held'] or 'another process'}"
     if kind in PLAIN:
-        return PLAIN[WorkerEvent(str(kind))].format_map({**event, "trial": trial})
+        return PLAIN[kind].format_map({**event, "trial": trial})
     if kind == WorkerEvent.COMPLETE:
-        means = _values(study, int(str(event["trial"])), only=view.run is None)
-        return f"trial {trial} complete{means}"
+        return f"trial {trial} complete{_values(study, event['trial'], only=view.run is None)}"
     return ""
 
 
@@ -96,10 +96,10 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
     found = study.peek(lambda store: store.trials(study.study, number=number))
     if not found:
         return ": its values are stored"
-    trial = found[0]
-    if trial.means is None:
-        return ""
+    (trial,) = found
     values = trial.means
+    if values is None:
+        return ""
     others = "".join(
         f", {OBJECTIVES[name].label} {output.value(name, values[name])}"
         for name in output.further(values)
@@ -114,9 +114,9 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
 class _Lines:
     """Live lines: one per worker, the front so far, and the time left."""
 
-    def __init__(self, study: Orchestrator, plan: WorkerPlan) -> None:
+    def __init__(self, study: Orchestrator, workers: int) -> None:
         self._study = study
-        self._plan = plan
+        self._workers = workers
         self._front = ""
         self._refresh()
 
@@ -143,21 +143,17 @@ class _Lines:
     def _refresh(self) -> None:
         """The line of the front, as it is; it stays while the database is out."""
         outcome = self._study.peek(self._study.outcome)
-        if outcome is not None:
-            self._front = self._front_line(outcome)
-
-    def _front_line(self, outcome: RunOutcome) -> str:
-        work = outcome.work
-        eta = eta_seconds(outcome.study, outcome.trials, work, workers=self._plan.workers)
-        line = f"{work.finished}/{work.target} done, time left {output.duration(eta)}"
+        if outcome is None:
+            return
+        work, trials = outcome.work, outcome.trials
+        eta = eta_seconds(outcome.study, trials, work, workers=self._workers)
+        left = f"time left {output.duration(eta)}"
         if work.repeats and not work.is_searching:
-            line = f"{work.finished}/{work.target} done, {len(work.repeats)} repeats left"
-        front = front_numbers(outcome.trials)
-        if front:
-            values = outcome.trials[front[0]].values
-            accuracy = None if values is None else values.accuracy
-            line += (
+            left = f"{len(work.repeats)} repeats left"
+        self._front = f"{work.finished}/{work.target} done, {left}"
+        front = front_numbers(trials)
+        if front and (values := trials[front[0]].values):
+            self._front += (
                 f"; front has {len(front)} trials, most accurate {front[0]} with "
-                f"{output.fraction(accuracy)}"
+                f"{output.fraction(values.accuracy)}"
             )
-        return line

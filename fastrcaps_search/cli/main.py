@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
@@ -25,8 +26,6 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        # An argument that landed in the wrong place may be a URL with a password.
-        message = IN_URL.sub("://***@", message)
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
 
@@ -38,7 +37,7 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
         epilog=f"example: {PROGRAM} run --study mnist-mini --trials 12",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=commands.version_line())
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {release()}")
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
@@ -47,7 +46,7 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             command.name,
             help=command.summary,
             description=command.summary,
-            epilog=f"example: {PROGRAM} {command.example}",
+            epilog=f"example: {PROGRAM} {command.name} {command.example}".rstrip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             # A flag that is cut short may come to mean another with the next release.
             allow_abbrev=False,
@@ -68,8 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = build_parser(given).parse_args(given)
         return int(arguments.function(arguments))
-    except FastrcapsError as error:
-        return _report(error, given, debug="--debug" in given)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
@@ -77,10 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return _report(_refused(error), given, debug="--debug" in given)
+        return _report(_refused(error), given)
     except Exception as error:
-        # A fault of this program, whose trace is worth reading, but not with a password in it.
-        return _report(error, given, debug=True)
+        return _report(error, given)
 
 
 def _refused(error: OSError) -> FastrcapsError:
@@ -94,15 +90,15 @@ def _refused(error: OSError) -> FastrcapsError:
     return refusal
 
 
-def _report(error: Exception, given: Sequence[str], *, debug: bool) -> int:
+def _report(error: Exception, given: Sequence[str]) -> int:
     """Print the error as one line, after its trace where that is wanted; the exit code."""
     line = " ".join(str(error).split()) or type(error).__name__
-    code = error.exit_code if isinstance(error, FastrcapsError) else FastrcapsError.exit_code
     text = f"{PROGRAM}: {line}\n"
-    if debug:
+    if "--debug" in given or not isinstance(error, FastrcapsError):
+        # That of a fault of this program is worth reading, but not with a password in it.
         text = "".join(traceback.format_exception(error)) + text
     sys.stderr.write(_without_passwords(text, given))
-    return code
+    return error.exit_code if isinstance(error, FastrcapsError) else FastrcapsError.exit_code
 
 
 def _without_passwords(text: str, given: Sequence[str]) -> str:

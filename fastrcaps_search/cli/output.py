@@ -12,16 +12,21 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report import text
 
 
+def tell(line: str) -> None:
+    """Print what is no result, at once, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def print_json(value: object) -> None:
     """Print JSON, indented, as UTF-8."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as they need; the last one is left as it is."""
-    lines = [list(head), *(list(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+def print_table(rows: Sequence[Sequence[object]]) -> None:
+    """Print columns as wide as they need."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         print("  ".join(cells).rstrip())
@@ -37,7 +42,7 @@ def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     """A row for each trial, and whether values are estimates."""
     labels = [OBJECTIVES[name].label for name in further(rows[0]["values"])] if rows else []
     head = (*TRIAL_HEAD[:-3], *labels, *TRIAL_HEAD[-3:])
-    print_table(head, [trial_cells(row) for row in rows])
+    print_table([head, *map(trial_cells, rows)])
     if any("measured" in row for row in rows):
         print("accuracy: estimates of the true means; means of the runs: --json")
 
@@ -68,7 +73,13 @@ def no_front(study: str) -> str:
 
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Cells of a trial's row (as ``trials --json`` gives it)."""
-    parameters, values = row["params"], row["values"]
+    parameters, values, spread = row["params"], row["values"], row.get("spread", {})
+    accuracy, seconds = fraction(values["accuracy"]), text.seconds(values["training_seconds"])
+    if "accuracy" in spread:
+        accuracy += f" {text.margin(spread['accuracy']['margin'])}"
+    if "training_seconds" in spread:
+        margin = spread["training_seconds"]["margin"]
+        seconds += f" {text.seconds_margin(margin, values['training_seconds'])}"
     return (
         str(row["trial"]),
         row["state"],
@@ -77,9 +88,9 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
             plain(text.value(parameters.get(name)))
             for name in ("adabatch_exponent", "decoder", "weight_sharing")
         ),
-        " ".join([fraction(values["accuracy"]), *_reach(row, "accuracy")]),
+        plain(accuracy),
         fraction(row.get("test_accuracy")),
-        " ".join([plain(text.seconds(values["training_seconds"])), *_reach(row, "seconds")]),
+        plain(seconds),
         plain(text.count(values["parameters"])),
         *(value(name, values[name]) for name in further(values)),
         str(row["runs"]),
@@ -93,24 +104,9 @@ def further(values: Iterable[str]) -> list[str]:
     return [name for name in values if name not in COMMON]
 
 
-def _reach(row: dict[str, Any], which: str) -> list[str]:
-    """How far the 95 % interval reaches from the value, where there is one."""
-    spread, seconds = row.get("spread", {}), row["values"]["training_seconds"]
-    if which == "accuracy" and "accuracy" in spread:
-        return [plain(text.margin(spread["accuracy"]["margin"]))]
-    if which == "seconds" and "training_seconds" in spread:
-        return [plain(text.seconds_margin(spread["training_seconds"]["margin"], seconds))]
-    return []
-
-
 def plain(words: str) -> str:
     """Words of a page as a terminal shows them."""
     return words.replace("\u00a0", " ").replace(text.NOTHING, "-")
-
-
-def megabytes(count: int) -> str:
-    """Bytes as megabytes."""
-    return f"{count / 1e6:,.1f} MB"
 
 
 def fraction(value: float | None) -> str:

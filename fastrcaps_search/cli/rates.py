@@ -15,7 +15,7 @@ from fastrcaps_search.training.rate_curve import SAFETY, RateTest
 from fastrcaps_search.training.resources import cores, torch_environment
 
 
-def rates(arguments: argparse.Namespace) -> int:
+def rates(arguments: argparse.Namespace) -> None:
     """Make the test, print the proposal and write the page."""
     definition = asked_study(arguments.study, commands.location(arguments))
     folder = commands.data_folder(arguments)
@@ -39,7 +39,6 @@ def rates(arguments: argparse.Namespace) -> int:
         output.print_json(_json(test, page))
     else:
         print(f"\npage: {page}")
-    return 0
 
 
 def _tell(test: RateTest) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastrcaps_search.analysis.estimates import read_study as analysed_study
 from fastrcaps_search.analysis.front import front_numbers
-from fastrcaps_search.cli import commands
+from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
 from fastrcaps_search.report.formats import Format
@@ -42,7 +42,7 @@ LOWEST_PRIORITY = 19
 """Niceness with which a page takes next to nothing from trainings that are being timed."""
 
 
-def report(arguments: argparse.Namespace) -> int:
+def report(arguments: argparse.Namespace) -> None:
     """Write the report and say where it is.
 
     Raises:
@@ -55,7 +55,6 @@ def report(arguments: argparse.Namespace) -> int:
     write(known, files)
     if arguments.watch:
         watch(location, name, files, known=known)
-    return 0
 
 
 def watch(
@@ -84,13 +83,12 @@ def watch(
             found = read_study(location, name)
             # Once more after the last trial: it is then that the front meets the test set.
             over = known is not None and not (known.in_progress or found.in_progress)
-            if known is None or changed(known, found):
+            if known is None or news(known) != news(found):
                 write(found, files)
             known = found
-        except StoreUnavailableError as error:
-            print(f"waits for the database: {error}", file=sys.stderr, flush=True)
-        except DiskError as error:
-            print(f"waits for the disk: {error}", file=sys.stderr, flush=True)
+        except (StoreUnavailableError, DiskError) as error:
+            what = "disk" if isinstance(error, DiskError) else "database"
+            output.tell(f"waits for the {what}: {error}")
         seconds = max(PAUSE_SECONDS, rest * (time.monotonic() - began))
 
 
@@ -126,8 +124,8 @@ def _keep_current(name: str) -> None:
     """Write the page whenever the study has changed, until standard input ends."""
 
     def ended(seconds: float) -> bool:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(ready) and not os.read(sys.stdin.fileno(), 1)
+        # Nothing is ever written to it, so that it is ready when it has ended.
+        return bool(select.select([sys.stdin], [], [], seconds)[0])
 
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
@@ -137,27 +135,28 @@ def _keep_current(name: str) -> None:
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
-    suffix = Path(arguments.out).suffix[1:].lower() if arguments.out else ""
-    implied = Format(suffix) if suffix in set(Format) else None
-    if arguments.out and not (implied or arguments.format):
+    out, forms = arguments.out, arguments.format
+    if out is None:
+        return [(page_path(name, form), form) for form in forms or (Format.HTML,)]
+    suffix = Path(out).suffix[1:].lower()
+    implied = (Format(suffix),) if suffix in set(Format) else ()
+    forms = forms or implied
+    if not forms:
         raise UsageError(
-            f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got "
-            f"{arguments.out}; or say what it is with --format"
+            f"--out must end in one of {', '.join(f'.{form}' for form in Format)}, got {out}; or "
+            "say what it is with --format"
         )
-    forms = arguments.format or (implied or Format.HTML,)
-    if implied and forms != (implied,):
+    if implied and forms != implied:
         raise UsageError(
-            f"--out must end as its format does, got {arguments.out} for "
-            f"{', '.join(forms)}; leave out one of --out and --format"
+            f"--out must end as its format does, got {out} for {', '.join(forms)}; leave out one "
+            "of --out and --format"
         )
-    if arguments.out and len(forms) > 1:
+    if len(forms) > 1:
         raise UsageError(
-            f"--out must be left out with several formats, got {arguments.out}; "
-            f"they are written to {FOLDER}/{name}.*"
+            f"--out must be left out with several formats, got {out}; they are written to "
+            f"{FOLDER}/{name}.*"
         )
-    return [
-        (Path(arguments.out) if arguments.out else page_path(name, form), form) for form in forms
-    ]
+    return [(Path(out), forms[0])]
 
 
 def write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:
@@ -187,13 +186,8 @@ def read_study(location: Location, name: str) -> StoredStudy:
         )
 
 
-def changed(before: StoredStudy, after: StoredStudy) -> bool:
-    """Whether a report would say something new."""
-    return _state(before) != _state(after)
-
-
-def _state(stored: StoredStudy) -> object:
-    # Of leases not how long they have been silent.
+def news(stored: StoredStudy) -> object:
+    """What a report is written again for, when it is another: of leases not their silence."""
     held = [(lease.key, lease.token) for lease in stored.leases]
     return stored.study, stored.trials, held
 

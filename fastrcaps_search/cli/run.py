@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -27,7 +26,7 @@ from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Run a study.
 
     Raises:
@@ -55,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
             with suppress(FastrcapsError):
                 _write_page(study, options)
             raise
-        return _end(outcome, options)
+        _end(outcome, options)
 
 
-def worker(arguments: argparse.Namespace) -> int:
+def worker(arguments: argparse.Namespace) -> None:
     """Work on a stored study until its budget is met.
 
     Raises:
@@ -74,7 +73,7 @@ def worker(arguments: argparse.Namespace) -> int:
         outcome = orchestrator.run(printed)
         if printed.has_trained:
             print(f"{name}: {outcome.work.finished}/{outcome.work.target} done")
-        return _judge(outcome)
+        _judge(outcome)
 
 
 def _common(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -96,8 +95,7 @@ def _patience(options: WorkerOptions, stop: threading.Event) -> RetryPolicy:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
-        line = f"waits for the database: {reason}" if reason else "the database is back"
-        print(line, file=sys.stderr, flush=True)
+        output.tell(f"waits for the database: {reason}" if reason else "the database is back")
 
     return RetryPolicy(options.store_patience, stop, tell)
 
@@ -121,15 +119,15 @@ class _Printed(RunObserver):
         self._meanwhile = meanwhile
 
     def waits_for_cores(self, holders: str) -> None:
-        line = f"waits for free cores to measure on, in use by {holders or 'another process'}"
-        print(line, file=sys.stderr, flush=True)
+        by = holders or "another process"
+        output.tell(f"waits for free cores to measure on, in use by {by}")
 
     def nothing_left(self, outcome: RunOutcome) -> None:
         work = outcome.work
         print(f"{outcome.study.name}: {work.finished}/{work.target} done, nothing to train")
 
     def warned(self, warning: str) -> None:
-        print(f"warning: {warning}", file=sys.stderr, flush=True)
+        output.tell(f"warning: {warning}")
 
     def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
         if not self._arguments.quiet:
@@ -142,7 +140,7 @@ class _Printed(RunObserver):
             yield observe
 
 
-def _end(outcome: RunOutcome, options: RunOptions) -> int:
+def _end(outcome: RunOutcome, options: RunOptions) -> None:
     """Print the front, write the page, judge."""
     study = outcome.study
     rows = front_rows(outcome.trials)
@@ -152,7 +150,7 @@ def _end(outcome: RunOutcome, options: RunOptions) -> int:
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
     print(f"\nreport: {_write_page(study, options)}")
-    return _judge(outcome)
+    _judge(outcome)
 
 
 def _write_page(study: StudyRecord, options: RunOptions) -> Path:
@@ -162,7 +160,7 @@ def _write_page(study: StudyRecord, options: RunOptions) -> Path:
     return path
 
 
-def _judge(outcome: RunOutcome) -> int:
+def _judge(outcome: RunOutcome) -> None:
     work = outcome.work
     target = work.target
     if work.exhausted and not work.is_searching:
@@ -176,10 +174,9 @@ def _judge(outcome: RunOutcome) -> int:
             f"{'' if outcome.study.front_runs else advice}"
         )
     if work.tests:
-        print(
+        output.tell(
             f"warning: {len(work.tests)} networks of the front have no test accuracy; the same "
-            "line tries again",
-            file=sys.stderr,
+            "line tries again"
         )
     if outcome.all_failed:
         reasons = {
@@ -195,7 +192,6 @@ def _judge(outcome: RunOutcome) -> int:
             f"{work.finished}/{target} trials are done{repeats}, but no worker is left; "
             "run the same line again"
         )
-    return 0
 
 
 @contextmanager
@@ -207,7 +203,7 @@ def _stopping() -> Iterator[threading.Event]:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
-        print("\nstopping: workers finish their step and save", file=sys.stderr, flush=True)
+        output.tell("\nstopping: workers finish their step and save")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

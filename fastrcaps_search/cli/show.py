@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.analysis.estimates import read_study
@@ -21,6 +20,7 @@ from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import LeaseRecord, live_leases
+from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import opened_study
 
@@ -28,24 +28,22 @@ NEAR_THE_EDGE = "; the interval is approximate, p is exact"
 """Said where only one of them leaves out that both are equally good."""
 
 
-def status(arguments: argparse.Namespace) -> int:
-    """Print counts, hypervolume and workers."""
+def _read(arguments: argparse.Namespace) -> Snapshot:
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        seen = read_study(store, study.name)
-        leases = live_leases(seen.leases)
-        possible = configuration_count(study.definition)
-        summary = summarise(seen.study, seen.trials, leases, possible=possible)
-        left = len(summary.work.repeats)
-        used = files.used_bytes(store.location, study)
-        folder = files.study_folder(store.location, study)
+        return read_study(store, study.name)
+
+
+def status(arguments: argparse.Namespace) -> None:
+    """Print counts, hypervolume and workers."""
+    seen, location = _read(arguments), commands.location(arguments)
+    study, leases = seen.study, live_leases(seen.leases)
+    possible = configuration_count(study.definition)
+    summary = summarise(study, seen.trials, leases, possible=possible)
+    left, used = len(summary.work.repeats), files.used_bytes(location, study)
     if arguments.json:
         more = {"runs_on_front": study.front_runs, "repeats_left": left, "disk_bytes": used}
-        shown = {**_status_json(study, summary, leases), **more}
-        if left and summary.eta_seconds == 0:
-            # Of repeats nobody knows how many more will follow.
-            shown["eta_seconds"] = None
-        output.print_json(shown)
-        return 0
+        output.print_json({**_status_json(study, summary, leases), **more})
+        return
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
     print(
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
@@ -72,8 +70,7 @@ def status(arguments: argparse.Namespace) -> int:
             f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
             f"{_purpose(lease, study)}"
         )
-    print(f"disk: {output.megabytes(used)} in {folder}")
-    return 0
+    print(f"disk: {used / 1e6:,.1f} MB in {files.study_folder(location, study)}")
 
 
 def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
@@ -82,20 +79,18 @@ def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
     return run if lease.is_training else f"{run}, the test set"
 
 
-def trials(arguments: argparse.Namespace) -> int:
+def trials(arguments: argparse.Namespace) -> None:
     """Print every trial, after one was set aside or taken back where that was asked for.
 
     Raises:
         UsageError: The trial or the reason is not one that can be; see ``setting_aside``.
     """
     _change(arguments)
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        rows = trial_rows(read_study(store, study.name).trials)
+    rows = trial_rows(_read(arguments).trials)
     if arguments.json:
         output.print_json(rows)
     else:
         output.print_trials(rows)
-    return 0
 
 
 def _change(arguments: argparse.Namespace) -> None:
@@ -114,31 +109,29 @@ def _change(arguments: argparse.Namespace) -> None:
         setting_aside.exclude(store, study, number, why=arguments.why)
         gone = without_network(read_study(store, study.name).trials)
     if gone:
-        print(
+        output.tell(
             f"now on the front without a network: {', '.join(map(str, gone))}; `export` needs "
             f"one, which `fastrcaps-search run --study {study.name} --runs-on-front R` trains (R "
-            "above their runs)",
-            file=sys.stderr,
+            "above their runs)"
         )
 
 
-def front(arguments: argparse.Namespace) -> int:
+def front(arguments: argparse.Namespace) -> None:
     """Print the trials on the front."""
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        found = read_study(store, study.name).trials
-    rows = front_rows(found)
+    seen = _read(arguments)
+    rows, study = front_rows(seen.trials), seen.study
     if arguments.json:
         output.print_json(rows)
-    elif not rows and any(trial.infeasible for trial in found):
+    elif not rows and any(trial.infeasible for trial in seen.trials):
         print(output.no_front(study.name))
     else:
         output.print_front(rows, study=study.name, front_runs=study.front_runs)
-    return 0
 
 
 def _status_json(
     study: StudyRecord, summary: StudySummary, leases: list[LeaseRecord]
 ) -> dict[str, object]:
+    is_repeating = summary.work.repeats and not summary.work.is_searching
     return {
         "study": study.name,
         "budget": summary.budget,
@@ -158,47 +151,37 @@ def _status_json(
             for lease in leases
         ],
         "hypervolume": summary.hypervolume,
-        "eta_seconds": summary.eta_seconds,
+        # Of repeats nobody knows how many more will follow.
+        "eta_seconds": None if is_repeating else summary.eta_seconds,
         "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
         "infeasible": summary.infeasible,
     }
 
 
-def select(arguments: argparse.Namespace) -> int:
+def select(arguments: argparse.Namespace) -> None:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
-    with opened_study(commands.location(arguments), arguments.study) as (store, study):
-        rows = choosable_rows(read_study(store, study.name).trials)
-    row = select_row(rows, criteria)
+    row = select_row(choosable_rows(_read(arguments).trials), criteria)
     if arguments.json:
         output.print_json(row)
     else:
         output.print_trials([row])
         print(row["why"])
-    return 0
 
 
-def compare(arguments: argparse.Namespace) -> int:
+def compare(arguments: argparse.Namespace) -> None:
     """Print how the networks of two trials differ, and how sure that is."""
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
         row = comparison_row(store, study, *arguments.trials)
     if arguments.json:
         output.print_json(row)
-        return 0
+        return
     images = f"the {row['images']:,} images of the {study.definition.evaluate_on.images}"
-    head = ("trial", "run", "accuracy", "only this one is right")
-    output.print_table(
-        head,
-        [
-            (
-                str(one["trial"]),
-                str(one["run"]),
-                output.fraction(one["accuracy"]),
-                f"{one['only']:,} images",
-            )
-            for one in row["networks"]
-        ],
-    )
+    rows = [
+        (one["trial"], one["run"], output.fraction(one["accuracy"]), f"{one['only']:,} images")
+        for one in row["networks"]
+    ]
+    output.print_table([("trial", "run", "accuracy", "only this one is right"), *rows])
     difference, low, high = (100 * row[key] for key in ("difference", "low", "high"))
     agree = (low > 0 or high < 0) == (row["p_value"] < 0.05)
     print(
@@ -210,4 +193,3 @@ def compare(arguments: argparse.Namespace) -> int:
         f"On {images}; of these two networks, each its trial's run of highest accuracy, not of "
         "their configurations: other seeds give other networks."
     )
-    return 0

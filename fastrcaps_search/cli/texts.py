@@ -14,6 +14,7 @@ from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.report.formats import Format
 
 Item = TypeVar("Item")
+Number = TypeVar("Number", int, float)
 
 MOST_TRIALS = 1_000_000
 MOST_WORKERS = 1_024
@@ -21,17 +22,13 @@ PLAIN_SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 """Neither signs nor exponents nor infinities."""
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def whole(low: int, high: int, what: str = "a whole number") -> Callable[[str], int]:
     """Parser of whole numbers of a range."""
 
     def parse(text: str) -> int:
         # Longer texts cannot be in range, and Python refuses to read the longest.
-        value = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else low - 1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number from {low} to {high}, got {text[:30]!r}"
-            )
-        return value
+        value = int(text) if re.fullmatch(r"-?\d{1,18}", text) else low - 1
+        return _within(value, low, high, what, text)
 
     return parse
 
@@ -41,25 +38,21 @@ def seconds(low: float, high: float) -> Callable[[str], float]:
 
     def parse(text: str) -> float:
         value = float(text) if re.fullmatch(PLAIN_SECONDS, text) else low - 1
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(
-                f"must be seconds from {low:.0f} to {high:.0f}, got {text[:30]!r}"
-            )
-        return value
+        return _within(value, low, high, "seconds", text)
 
     return parse
 
 
+def _within(value: Number, low: Number, high: Number, what: str, text: str) -> Number:
+    if not low <= value <= high:
+        allowed = f"{what} from {low:.0f} to {high:.0f}"
+        raise argparse.ArgumentTypeError(f"must be {allowed}, got {text[:30]!r}")
+    return value
+
+
 def workers(text: str) -> int | None:
     """A number of workers; ``None`` for ``auto``."""
-    if text == "auto":
-        return None
-    try:
-        return whole(1, MOST_WORKERS)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(
-            str(error).replace("must be a", "must be auto or a")
-        ) from None
+    return None if text == "auto" else whole(1, MOST_WORKERS, "auto or a whole number")(text)
 
 
 def word(kind: Iterable[Item]) -> Callable[[str], Item]:

@@ -6,7 +6,7 @@ that a plug-in names (see ``registry``); it comes after those of this package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -102,7 +102,7 @@ class Panel(Generic[Info]):
     title: str
     link: str | None = None
     gather: Callable[[ReportView], Info | None]
-    draw: Callable[[Info], Sequence[Plot | Table]] = lambda _: ()
+    draw: Callable[[Info], Iterable[Plot | Table]] = lambda _: ()
     note: Callable[[Info], Sequence[str]] = lambda _: ()
     module: str = ""
     data: Callable[[Info], Any] | None = None

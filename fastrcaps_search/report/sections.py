@@ -59,7 +59,7 @@ def sections(view: ReportView) -> tuple[Section, ...]:
         UsageError: Two figures have one name.
     """
     found = [
-        Section(panel, info, panel.draw(info))
+        Section(panel, info, tuple(panel.draw(info)))
         for panel in all_panels()
         if (info := panel.gather(view)) is not None
     ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from fastrcaps_search.cli.report import changed
+from fastrcaps_search.cli.report import news
 from tests.report.views import stored_of
 from tests.store.workers import until
 from tests.triples import values_of
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 def test_a_repeat_that_ends_is_news(records: Records) -> None:
     before = stored_of("repeated", records)
-    assert not changed(before, stored_of("repeated", records))
+    assert news(before) == news(stored_of("repeated", records))
     # Its last epoch had been stored before; now its result is.
     two = before.trials[2]
     for end in ({"accuracy": 0.96}, {"failure": "the disk is full"}):
         runs = (*two.runs[:2], replace(two.runs[2], **end))
         trials = [replace(two, runs=runs) if t is two else t for t in before.trials]
-        assert changed(before, replace(before, trials=trials))
+        assert news(before) != news(replace(before, trials=trials))
     planned = replace(before, study=replace(before.study, front_runs=6))
-    assert changed(before, planned)
+    assert news(before) != news(planned)
 
 
 def look_now(opened: Opened) -> None:

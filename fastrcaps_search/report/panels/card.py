@@ -10,16 +10,7 @@ from typing import Any
 
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.toml import study_toml
-from fastrcaps_search.report import axes, plots, text
-from fastrcaps_search.report.curves import (
-    UNITS,
-    UNKNOWN,
-    Points,
-    carried,
-    curve,
-    rate_points,
-    size_points,
-)
+from fastrcaps_search.report import axes, curves, plots, text
 from fastrcaps_search.report.fronts import TimeAxis
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.trials import TrialView, finite, ranges
@@ -138,7 +129,7 @@ def _each(values: Iterable[object]) -> str:
 
 def data(view: ReportView) -> dict[str, Any]:
     """The cards of all trials, in their order, and what they share."""
-    shown = carried(view.trials)
+    shown = curves.carried(view.trials)
     # What many trials have in common is carried once: facts and lines, by their places.
     said, lines = (defaultdict[Hashable, int](count().__next__) for _ in range(2))
     trials = []
@@ -146,9 +137,9 @@ def data(view: ReportView) -> dict[str, Any]:
         runs, failure = trial.record.runs, trial.record.failure
         found = {
             "facts": [said[fact] for fact in facts(trial)],
-            "rate": scaled(rate_points(trial.plan, most=MOST_POINTS), lines),
-            "batch": [*map(lines.__getitem__, size_points(trial.plan)), 0, 1],
-            "runs": [curve(trial, run) for run in runs] if trial.number in shown else None,
+            "rate": scaled(curves.rate_points(trial.plan, most=MOST_POINTS), lines),
+            "batch": [*map(lines.__getitem__, curves.size_points(trial.plan)), 0, 1],
+            "runs": [curves.curve(trial, run) for run in runs] if trial.number in shown else None,
             # What is known of why it failed.
             "failure": failure
             and {
@@ -165,8 +156,8 @@ def data(view: ReportView) -> dict[str, Any]:
         "said": list(said),
         "brief": BRIEF,
         "lines": list(lines),
-        "units": UNITS,
-        "unknown": UNKNOWN,
+        "units": curves.UNITS,
+        "unknown": curves.UNKNOWN,
         "layout": layout(),
         # Beginnings of the command lines of a trial, and the protocol of its study file.
         "select": view.command("select"),
@@ -176,7 +167,7 @@ def data(view: ReportView) -> dict[str, Any]:
     }
 
 
-def scaled(points: Points, lines: dict[Hashable, int]) -> list[float]:
+def scaled(points: curves.Points, lines: dict[Hashable, int]) -> list[float]:
     """A line as the places of its progress and of its shape, from 0 to 1, and its two ends.
 
     Schedules of one policy have one shape, whatever their rates.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
@@ -41,17 +41,15 @@ def gather(view: ReportView) -> list[list[str]] | None:
     return [columns, *found] if found else None
 
 
-def draw(rows: Sequence[Sequence[str]]) -> tuple[Table]:
+def draw(rows: Sequence[Sequence[str]]) -> Iterator[Table]:
     """The table."""
     head, *others = rows
-    return (
-        Table(
-            name="effects-table",
-            words="Medians by choice",
-            head=head,
-            left=("parameter", "value"),
-            rows=others,
-        ),
+    yield Table(
+        name="effects-table",
+        words="Medians by choice",
+        head=head,
+        left=("parameter", "value"),
+        rows=others,
     )
 
 

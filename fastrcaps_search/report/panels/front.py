@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastrcaps_search.definition.objective import ACCURACY, Objective
-from fastrcaps_search.report import plots, text
+from fastrcaps_search.report import text
 from fastrcaps_search.report.fronts import TimeAxis, pairs_of
 from fastrcaps_search.report.panel import Panel, Plot
 from fastrcaps_search.report.paper import Published, published
@@ -54,39 +54,30 @@ def gather(view: ReportView) -> FrontInfo:
     return FrontInfo(view, published(view.definition), listed, columns(view.objectives, listed))
 
 
-def draw(info: FrontInfo) -> tuple[Plot, ...]:
+def draw(info: FrontInfo) -> Iterator[Plot]:
     """The projections and the figure in 3D, in every measure of time."""
     fronts, trials = info.view.fronts, info.view.by_number
     if not fronts:
-        return ()
-    pairs = pairs_of(info.view.definition.objectives)
-    drawn: dict[str, dict[str, plots.Drawing]] = {}
-    for axis, front in fronts.items():
-        figures = {**projections(trials, front), "space": space(trials, front)}
-        for name, figure in figures.items():
-            drawn.setdefault(name, {})[axis.value] = figure
+        return
+    drawn = {axis.value: projections(trials, front) for axis, front in fronts.items()}
     of = f"of {len(info.view.complete)} complete trials; on the front: "
     on_front = text.numbered("trial", [trial.number for trial in info.view.front])
-    return (
-        *(
-            Plot(
-                name=pair.name,
-                by_time=drawn[pair.name],
-                title=pair.title,
-                words=f"Scatter plot: {pair.title.lower()} {of}{on_front}",
-                has_keys=True,
-            )
-            for pair in pairs
-        ),
-        Plot(
-            name="space",
-            by_time=drawn["space"],
-            title="Accuracy, time and parameters at once",
-            words="Three-dimensional scatter plot of training time, parameters and accuracy; the "
-            "tables hold the same values",
-            caption="Up, left and near is better. Spheres have a constant batch size, diamonds "
-            "one that grows; a line drops from each trial on the front. Drag to turn.",
-        ),
+    for pair in pairs_of(info.view.definition.objectives):
+        yield Plot(
+            name=pair.name,
+            by_time={axis: figures[pair.name] for axis, figures in drawn.items()},
+            title=pair.title,
+            words=f"Scatter plot: {pair.title.lower()} {of}{on_front}",
+            has_keys=True,
+        )
+    yield Plot(
+        name="space",
+        by_time={axis.value: space(trials, front) for axis, front in fronts.items()},
+        title="Accuracy, time and parameters at once",
+        words="Three-dimensional scatter plot of training time, parameters and accuracy; the "
+        "tables hold the same values",
+        caption="Up, left and near is better. Spheres have a constant batch size, diamonds one "
+        "that grows; a line drops from each trial on the front. Drag to turn.",
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fastrcaps_search.definition.objective import OBJECTIVES, Objective, objectives
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.front.criteria import joined
 from fastrcaps_search.report import axes, plots
@@ -47,7 +47,7 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
 
     A parameter that not all trials have comes by condPED-ANOVA (arXiv:2601.20800). It says in
     which parameters the best tenth in an objective, at least five trials and those that tie with
-    them, differs from all. It takes low targets as good, so an objective to maximise is negated.
+    them, differs from all. It takes low targets as good, so they are costs.
 
     Args:
         study: The study.
@@ -68,31 +68,29 @@ def importance(study: StudyRecord, trials: Sequence[TrialRecord]) -> Importance 
 
     from fastrcaps_search.analysis.optuna_trials import distributions, quiet
 
-    compared = objectives(study.definition.objectives)
     best = max(FEWEST_BEST, math.ceil(SHARE_OF_BEST * len(trials)))
-    known = distributions(study.definition)
+    names, known = study.definition.objectives, distributions(study.definition)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=best / len(trials))
     shares = {}
     with quiet():
-        finished = optuna.create_study(directions=["minimize"] * len(compared))
+        finished = optuna.create_study(directions=["minimize"] * len(names))
         for trial in trials:
             given = trial.parameters.to_dict()
             kinds = {key: known[key] for key in given}
-            values = None if trial.values is None else list(trial.values.values())
+            values = None if trial.values is None else trial.values.costs
             finished.add_trial(
                 optuna.trial.create_trial(params=given, distributions=kinds, values=values)
             )
-        for column, objective in enumerate(compared):
-            target = partial(_cost, column, objective)
-            found = evaluator.evaluate(finished, varied, target=target)
+        for place, name in enumerate(names):
+            found = evaluator.evaluate(finished, varied, target=partial(_cost, place))
             total = math.fsum(found.values()) or 1.0
-            shares[objective.name] = {key: value / total for key, value in found.items()}
+            shares[name] = {key: value / total for key, value in found.items()}
     order = sorted(varied, key=lambda key: -max(share[key] for share in shares.values()))
     return Importance(order, shares, best, len(trials))
 
 
-def _cost(column: int, objective: Objective, trial: Any) -> float:  # noqa: ANN401 - Optuna's
-    return objective.cost(float(trial.values[column]))
+def _cost(place: int, trial: Any) -> float:  # noqa: ANN401 - Optuna's
+    return float(trial.values[place])
 
 
 def gather(view: ReportView) -> Importance | None:
@@ -100,21 +98,19 @@ def gather(view: ReportView) -> Importance | None:
     return importance(view.study, [trial.record for trial in view.feasible])
 
 
-def draw(found: Importance) -> tuple[Plot]:
+def draw(found: Importance) -> Iterator[Plot]:
     """The figure."""
     words = f"for {joined([OBJECTIVES[name].label for name in found.shares])}"
-    return (
-        Plot(
-            name="importances",
-            drawing=importances(found),
-            words=f"Bar chart of the importance of each parameter {words}",
-            height="low",
-            scrolls=True,
-            caption="Importance by PED-ANOVA, by condPED-ANOVA where not all trials have the "
-            f"parameter: how the best {found.best} trials in an objective, and those that tie "
-            f"with them, differ from all {found.trials:,} feasible ones. It says neither in which "
-            "direction nor why; the medians below do for one choice at a time.",
-        ),
+    yield Plot(
+        name="importances",
+        drawing=importances(found),
+        words=f"Bar chart of the importance of each parameter {words}",
+        height="low",
+        scrolls=True,
+        caption="Importance by PED-ANOVA, by condPED-ANOVA where not all trials have the "
+        f"parameter: how the best {found.best} trials in an objective, and those that tie with "
+        f"them, differ from all {found.trials:,} feasible ones. It says neither in which "
+        "direction nor why; the medians below do for one choice at a time.",
     )
 
 
@@ -125,6 +121,7 @@ def importances(found: Importance) -> plots.Drawing:
     layout: dict[str, Any] = {"yaxis": {"tickfont": tick, "automargin": True}, "bargap": 0.35}
     data: list[plots.Trace] = []
     titles = []
+    above = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     places = axes.side_by_side(len(found.shares), gap=0.06)
     for name, (suffix, domain) in zip(found.shares, places, strict=True):
         objective = OBJECTIVES[name]
@@ -142,9 +139,7 @@ def importances(found: Importance) -> plots.Drawing:
                 "hovertemplate": f"%{{y}}: %{{x:.0%}} for {objective.label}<extra></extra>",
             }
         )
-        above = {"xanchor": "left", "yanchor": "bottom", "font": plots.SMALL}
-        place_of = {"xref": "paper", "yref": "paper"}
-        titles.append(plots.words_at(domain[0], 1.0, objective.label, **place_of, **above))
+        titles.append(plots.words_at(domain[0], 1.0, objective.label, font=plots.SMALL, **above))
     margin = {"l": 64, "r": 16, "t": 28, "b": 32}
     return plots.drawing(data, **layout, annotations=titles, margin=margin)
 

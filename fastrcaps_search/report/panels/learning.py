@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,19 +65,17 @@ def _of(trial: TrialView) -> Iterable[LearningCurve]:
     return [LearningCurve(trial, run, accuracies) for run, accuracies in runs.items()]
 
 
-def draw(curves: Curves) -> tuple[Plot]:
+def draw(curves: Curves) -> Iterator[Plot]:
     """The figure."""
     together = "together, with their median, middle half and extremes"
-    return (
-        Plot(
-            name="curves",
-            drawing=learning_curves(curves),
-            title="Learning curves",
-            words=f"Line chart of accuracy by epoch for {len(curves.view.trials)} trials",
-            height="wide",
-            caption="Accuracy after each epoch: the front strong, others "
-            f"{together if curves.has_band else 'faint'}. The marked trial is drawn over them.",
-        ),
+    yield Plot(
+        name="curves",
+        drawing=learning_curves(curves),
+        title="Learning curves",
+        words=f"Line chart of accuracy by epoch for {len(curves.view.trials)} trials",
+        height="wide",
+        caption="Accuracy after each epoch: the front strong, others "
+        f"{together if curves.has_band else 'faint'}. The marked trial is drawn over them.",
     )
 
 
@@ -86,7 +84,6 @@ def learning_curves(curves: Curves) -> plots.Drawing:
     lines = [*curves.others, *curves.front]
     known = [a for line in lines for a in line.accuracies.values() if a is not None]
     last = max(epoch for line in lines for epoch in line.accuracies)
-    low, high = axes.limits(known or [0.0, 1.0])
     others = (_line(line, is_front=False) for line in curves.others)
     return plots.drawing(
         [
@@ -94,11 +91,7 @@ def learning_curves(curves: Curves) -> plots.Drawing:
             *(_line(line, is_front=True) for line in reversed(curves.front)),
         ],
         xaxis=axes.plain("epoch", range=[0.7, last + 0.3], **axes.whole(last)),
-        yaxis=axes.plain(
-            "accuracy",
-            range=[max(low, 0.0), min(high, 1.01)],
-            tickformat=axes.decimals(high - low),
-        ),
+        yaxis=axes.fraction("accuracy", known or [0.0, 1.0]),
     )
 
 
@@ -129,21 +122,16 @@ def _band(lines: Sequence[LearningCurve]) -> list[plots.Trace]:
     epochs = sorted(by_epoch)
     levels = np.array([np.quantile(by_epoch[epoch], QUANTILES) for epoch in epochs])
     low, lower, middle, upper, high = levels.reshape(-1, len(QUANTILES)).T.tolist()
-    edge = {"type": "scatter", "x": epochs, "mode": "lines", "line": {"width": 0}}
-    unsaid = {**edge, "hoverinfo": "skip"}
-    fill = {**unsaid, "fill": "tonexty", "fillcolor": plots.VEIL.light}
+    edge = {"line": {"width": 0}, "hoverinfo": "skip"}
+    fill = {**edge, "fill": "tonexty", "fillcolor": plots.VEIL.light}
+    dotted = {"width": 1.5, "color": plots.MUTED.light, "dash": "dot"}
+    median = f"median of {len(lines):,} other runs<br>epoch %{{x}}: %{{y:.2%}}<extra></extra>"
     return [
-        {**unsaid, "y": low},
-        {**fill, "y": high},
-        {**unsaid, "y": lower},
-        {**fill, "y": upper},
-        {
-            **edge,
-            "y": middle,
-            "line": {"width": 1.5, "color": plots.MUTED.light, "dash": "dot"},
-            "hovertemplate": f"median of {len(lines):,} other runs<br>epoch %{{x}}: "
-            "%{y:.2%}<extra></extra>",
-        },
+        plots.scatter("lines", epochs, low, **edge),
+        plots.scatter("lines", epochs, high, **fill),
+        plots.scatter("lines", epochs, lower, **edge),
+        plots.scatter("lines", epochs, upper, **fill),
+        plots.scatter("lines", epochs, middle, line=dotted, hovertemplate=median),
     ]
 
 

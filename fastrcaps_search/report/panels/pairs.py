@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.analysis.comparing import paired
@@ -60,17 +60,15 @@ def note(found: Pairs) -> tuple[str, ...]:
     )
 
 
-def draw(found: Pairs) -> tuple[Table]:
+def draw(found: Pairs) -> Iterator[Table]:
     """The table."""
     only = ("only this\nis right", f"only {found.best}\nis right")
-    return (
-        Table(
-            name="pairs-table",
-            words="On the same images",
-            head=("trial", "run", "accuracy", *only, "difference", "95 % interval", "p"),
-            left=("trial",),
-            rows=found.rows,
-        ),
+    yield Table(
+        name="pairs-table",
+        words="On the same images",
+        head=("trial", "run", "accuracy", *only, "difference", "95 % interval", "p"),
+        left=("trial",),
+        rows=found.rows,
     )
 
 

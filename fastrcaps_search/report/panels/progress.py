@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -70,22 +70,24 @@ def note(progress: Progress) -> tuple[str, ...]:
     return (box + repeats if progress.is_repeated else box,)
 
 
-def draw(progress: Progress) -> tuple[Plot, ...]:
+def draw(progress: Progress) -> Iterator[Plot]:
     """Hypervolume by finished trials and by the seconds that they cost."""
     finished = range(1, len(progress.trials) + 1)
-    return (
-        _plot(progress, "trials", "after each finished trial", finished, "finished trials"),
-        _plot(
-            progress,
-            "seconds",
-            "by training seconds spent",
-            progress.spent_seconds,
-            "training seconds of all workers",
-        ),
+    yield Plot(
+        name="hypervolume-trials",
+        drawing=_drawing(progress, finished, "finished trials"),
+        title="Hypervolume by finished trials",
+        words="Step chart of the hypervolume after each finished trial",
+    )
+    yield Plot(
+        name="hypervolume-seconds",
+        drawing=_drawing(progress, progress.spent_seconds, "training seconds of all workers"),
+        title="Hypervolume by training seconds",
+        words="Step chart of the hypervolume by training seconds spent",
     )
 
 
-def _plot(progress: Progress, unit: str, words: str, xs: Sequence[float], title: str) -> Plot:
+def _drawing(progress: Progress, xs: Sequence[float], title: str) -> plots.Drawing:
     trace = plots.scatter(
         "lines+markers" if len(xs) <= 60 else "lines",
         plots.short([0, *xs]),
@@ -97,15 +99,10 @@ def _plot(progress: Progress, unit: str, words: str, xs: Sequence[float], title:
         "finished<extra></extra>",
     )
     highest = max(progress.hypervolumes)
-    return Plot(
-        name=f"hypervolume-{unit}",
-        drawing=plots.drawing(
-            [trace],
-            xaxis=axes.plain(title, rangemode="tozero", nticks=7, tickangle=0),
-            yaxis=axes.plain("hypervolume", range=[0, 1.03 * highest or 1]),
-        ),
-        title=f"Hypervolume by {'finished trials' if unit == 'trials' else 'training seconds'}",
-        words=f"Step chart of the hypervolume {words}",
+    return plots.drawing(
+        [trace],
+        xaxis=axes.plain(title, rangemode="tozero", nticks=7, tickangle=0),
+        yaxis=axes.plain("hypervolume", range=[0, 1.03 * highest or 1]),
     )
 
 

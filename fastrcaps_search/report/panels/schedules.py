@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from operator import attrgetter
 from typing import Any
 
 from fastrcaps_search.report import axes, plots, text
@@ -56,27 +55,27 @@ def gather(view: ReportView) -> Schedules | None:
         return None
     trials, rates = view.shown_front, partial(rate_points, most=MOST_POINTS)
     return Schedules(
-        _lines(trials, attrgetter("rates"), lambda t: t.record.parameters.lr_policy, rates),
-        _lines(trials, attrgetter("batch_sizes"), lambda t: t.batch, _sizes),
+        _lines(trials, lambda t: t.record.parameters.lr_policy, rates),
+        _lines(trials, lambda t: t.batch, _sizes),
         view.cut,
     )
 
 
 def _lines(
     trials: Sequence[TrialView],
-    part: Callable[[TrainingPlan], object],
     name: Callable[[TrialView], str],
     points: Callable[[TrainingPlan], Points],
 ) -> list[Line]:
-    """A line for each distinct part of the trials' plans."""
-    groups: dict[object, list[TrialView]] = {}
+    """A line for each distinct schedule of the trials."""
+    groups: dict[tuple[str, Points], list[TrialView]] = {}
     for trial in trials:
-        groups.setdefault(part(trial.plan), []).append(trial)
+        groups.setdefault((name(trial), points(trial.plan)), []).append(trial)
     found = []
-    for first, *more in groups.values():
-        tone = first.mark.tone if all(t.mark.tone == first.mark.tone for t in more) else plots.TEXT
-        numbers = tuple(sorted(trial.number for trial in (first, *more)))
-        found.append(Line(name(first), tone, numbers, *points(first.plan)))
+    for (named, places), members in groups.items():
+        tones = {trial.mark.tone for trial in members}
+        tone = tones.pop() if len(tones) == 1 else plots.TEXT
+        numbers = tuple(sorted(trial.number for trial in members))
+        found.append(Line(named, tone, numbers, *places))
     return found
 
 
@@ -84,26 +83,23 @@ def _sizes(plan: TrainingPlan) -> Points:
     return tuple(range(plan.epochs + 1)), (*plan.batch_sizes, plan.batch_sizes[-1])
 
 
-def draw(found: Schedules) -> tuple[Plot, ...]:
+def draw(found: Schedules) -> Iterator[Plot]:
     """Both figures."""
     highest = max(rate for line in found.rates for rate in line.values)
     rate = axes.plain("learning rate", range=[0, highest * 1.06], tickformat="~g")
     sizes = axes.powers_of_two([int(size) for line in found.sizes for size in line.values])
     size = axes.plain("batch size (log scale)", **sizes)
-    trials = "for the trials on the front"
-    return (
-        Plot(
-            name="rates",
-            drawing=_drawing(found.rates, "epoch %{x:.2f}: %{y:.3g}", rate),
-            title="Learning rates",
-            words=f"Line chart of the learning rate over training {trials}",
-        ),
-        Plot(
-            name="batches",
-            drawing=_drawing(found.sizes, "batch %{y}", size, shape="hv"),
-            title="Batch sizes",
-            words=f"Step chart of the batch size by epoch {trials}",
-        ),
+    yield Plot(
+        name="rates",
+        drawing=_drawing(found.rates, "epoch %{x:.2f}: %{y:.3g}", rate),
+        title="Learning rates",
+        words="Line chart of the learning rate over training for the trials on the front",
+    )
+    yield Plot(
+        name="batches",
+        drawing=_drawing(found.sizes, "batch %{y}", size, shape="hv"),
+        title="Batch sizes",
+        words="Step chart of the batch size by epoch for the trials on the front",
     )
 
 
@@ -111,22 +107,18 @@ def _drawing(
     lines: Sequence[Line], beside: str, y: dict[str, Any], *, shape: str = "linear"
 ) -> plots.Drawing:
     last = max(line.epochs[-1] for line in lines)
-    data = []
-    for line, dash in zip(lines, cycle(plots.DASHES), strict=False):
-        look = {"shape": shape, "color": line.tone.light, "width": 2, "dash": dash}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": list(line.epochs),
-                "y": list(line.values),
-                "line": look,
-                "name": f"{line.name}: {text.numbered('trial', line.trials)}",
-                "hovertemplate": f"{beside}<extra>%{{fullData.name}}</extra>",
-            }
-        )
     return plots.drawing(
-        data,
+        [
+            plots.scatter(
+                "lines",
+                list(line.epochs),
+                list(line.values),
+                line={"shape": shape, "color": line.tone.light, "width": 2, "dash": dash},
+                name=f"{line.name}: {text.numbered('trial', line.trials)}",
+                hovertemplate=f"{beside}<extra>%{{fullData.name}}</extra>",
+            )
+            for line, dash in zip(lines, cycle(plots.DASHES), strict=False)
+        ],
         showlegend=len(lines) <= MOST_NAMED,
         xaxis=axes.plain("progress in epochs", range=[0, last], **axes.whole(last)),
         yaxis=y,

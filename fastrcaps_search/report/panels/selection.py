@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastrcaps_search.definition.objective import Objective, objectives
+from fastrcaps_search.definition.objective import Objective
 from fastrcaps_search.front.criteria import reasons
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.view import ReportView
@@ -13,7 +13,7 @@ from fastrcaps_search.report.view import ReportView
 
 def gather(view: ReportView) -> tuple[Objective, ...] | None:
     """What may be bounded and preferred; ``None`` where there is nothing to choose from."""
-    return objectives(view.definition.objectives) if view.front else None
+    return view.objectives if view.front else None
 
 
 def data(known: Sequence[Objective]) -> dict[str, Any]:

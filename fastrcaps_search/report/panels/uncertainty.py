@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,18 +79,14 @@ def gather(view: ReportView) -> Uncertainty | None:
     if not view.front:
         return None
     counts = [len(trial.record.results) for trial in view.front]
-    feasible = [trial.record for trial in view.trials if trial.record.is_feasible]
-    behind = [
-        (-sure, trial.number)
-        for trial in view.trials
-        if not trial.on_front and (sure := trial.front_probability or 0.0) >= NEAR
-    ]
+    sureness = view.stored.front_probabilities
+    near = [n for n in sureness if sureness[n] >= NEAR and not view.by_number[n].on_front]
     return Uncertainty(
         view=view,
         largest_runs=max(counts),
         fewest_runs=min(counts),
-        repeated=sum(len(record.results) > 1 for record in feasible),
-        near=[view.by_number[number] for _, number in sorted(behind)],
+        repeated=sum(len(trial.record.results) > 1 for trial in view.feasible),
+        near=[view.by_number[n] for n in sorted(near, key=lambda n: (-sureness[n], n))],
         rows=[
             _row(trial, trial.values, view.definition.evaluation_size)
             for trial in view.shown_front
@@ -130,64 +126,54 @@ def wilson(fraction: float, images: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def draw(found: Uncertainty) -> tuple[Plot]:
+def draw(found: Uncertainty) -> Iterator[Plot]:
     """The figure."""
-    return (
-        Plot(
-            name="accuracies",
-            drawing=intervals(found),
-            words="Accuracy of the trials on the front with 95 % intervals, runs and test "
-            "accuracy",
-            height=7 + (2 if found.largest_runs > 1 else 1.5) * len(found.rows),
-        ),
+    yield Plot(
+        name="accuracies",
+        drawing=intervals(found),
+        words="Accuracy of the trials on the front with 95 % intervals, runs and test accuracy",
+        height=7 + (2 if found.largest_runs > 1 else 1.5) * len(found.rows),
     )
 
 
 def intervals(found: Uncertainty) -> plots.Drawing:
     """Accuracy of each trial with its interval, its runs and the test set's word on it."""
     rows = found.rows[::-1]
-    split = found.view.definition.evaluate_on.images
-    estimated = any(row.trial.record.measured is not None for row in rows)
-    mean = "estimate of the mean" if estimated else "mean of its runs"
-    ends = [end for row in rows for end in (*row.interval, *(row.mean_interval or ()))]
+    split, test = found.view.definition.evaluate_on.images, "accuracy on the test set"
+    mean = "estimate of the mean" if found.view.is_estimated else "mean of its runs"
     runs = [(x, y) for y, row in enumerate(rows) if len(row.runs) > 1 for x in row.runs]
     tests = [(row.trial.record.test_accuracy, y) for y, row in enumerate(rows)]
     tested = [(x, y) for x, y in tests if x is not None]
-    test = "accuracy on the test set"
     look = {"size": 10, "color": plots.TEXT.light, "line": {"width": 1.5}}
     parts = [
         _accuracies(rows, f"accuracy on the {split}, 95 % interval"),
         _means(rows, mean),
-        _points("each run", runs, {"symbol": "line-ns-open", **look}, ", each run"),
-        _points(test, tested, {"symbol": "diamond-open", **look}, f", {test}"),
+        _points("each run", runs, ", each run", symbol="line-ns-open", **look),
+        _points(test, tested, f", {test}", symbol="diamond-open", **look),
     ]
     data = [trace for trace in parts if trace["x"]]
     beside = _probabilities(rows)
-    low, high = axes.limits([*ends, *(x for trace in data for x in trace["x"])])
+    ends = [end for row in rows for end in (*row.interval, *(row.mean_interval or ()))]
     return plots.drawing(
         data,
         showlegend=True,
         legend=plots.ABOVE,
         margin={"l": 64, "r": 68 if beside else 16, "t": 36, "b": 48},
         annotations=beside,
-        xaxis=axes.plain(
-            "accuracy", range=[low, min(high, 1.005)], tickformat=axes.decimals(high - low)
-        ),
+        xaxis=axes.fraction("accuracy", [*ends, *(x for trace in data for x in trace["x"])]),
         yaxis=axes.rows([f"trial {row.trial.number}" for row in rows]),
     )
 
 
 def _accuracies(rows: Sequence[AccuracyRow], name: str) -> plots.Trace:
-    xs = [row.measured for row in rows]
+    points = [(row.measured, place) for place, row in enumerate(rows)]
+    symbols = [row.trial.mark.symbol for row in rows]
+    colours = [row.trial.mark.tone.light for row in rows]
+    trace = _points(name, points, size=10, symbol=symbols, color=colours)
     look = {"color": plots.ATTAINED.light, "thickness": 2, "width": 0}
-    marker = {
-        "size": 10,
-        "symbol": [row.trial.mark.symbol for row in rows],
-        "color": [row.trial.mark.tone.light for row in rows],
-    }
-    return _points(name, list(zip(xs, range(len(rows)), strict=True)), marker) | {
+    return trace | {
         "customdata": [row.trial.number for row in rows],
-        "error_x": plots.error_bar(xs, [row.interval for row in rows], **look),
+        "error_x": plots.error_bar(trace["x"], [row.interval for row in rows], **look),
     }
 
 
@@ -198,35 +184,38 @@ def _means(rows: Sequence[AccuracyRow], what: str) -> plots.Trace:
         for place, row in enumerate(rows)
         if row.mean_interval is not None
     }
-    look = {"color": plots.TEXT.light, "thickness": 1, "width": 3}
+    colour = {"color": plots.TEXT.light}
     # In the legend a thin bar too; in the figure it lies within the interval.
-    line = {"width": 1, "color": plots.TEXT.light}
-    marker = {"size": 8, "symbol": "line-ew-open", "color": plots.TEXT.light, "line": line}
-    return _points(f"{what}, 95 % interval", list(known), marker, f", {what}") | {
-        "error_x": plots.error_bar([x for x, _ in known], list(known.values()), **look),
-    }
+    marker = {"symbol": "line-ew-open", "size": 8, "line": {"width": 1, **colour}, **colour}
+    trace = _points(f"{what}, 95 % interval", list(known), f", {what}", **marker)
+    bar = plots.error_bar(trace["x"], list(known.values()), thickness=1, width=3, **colour)
+    return trace | {"error_x": bar}
 
 
 def _points(
-    name: str, points: Sequence[tuple[float, float]], marker: plots.Trace, said: str = ""
+    name: str,
+    points: Sequence[tuple[float, float]],
+    said: str = "",
+    **marker: Any,  # noqa: ANN401 - Plotly's own values
 ) -> plots.Trace:
     xs, ys = [x for x, _ in points], [y for _, y in points]
     hover = f"%{{x:.2%}}{said}<extra></extra>"
     return plots.scatter("markers", xs, ys, name=name, marker=marker, hovertemplate=hover)
 
 
-def _probabilities(rows: Sequence[AccuracyRow]) -> list[dict[str, Any]]:
+def _probabilities(rows: Sequence[AccuracyRow]) -> list[plots.Trace]:
     """At the right end of each row how probably its trial is on the front, where that is known."""
-    shared = {"xref": "paper", "xanchor": "left", "align": "left", "font": plots.SMALL}
-    known = [
-        plots.words_at(1.01, place, text.share(row.trial.front_probability), **shared)
+    shared = {"xref": "paper", "xanchor": "left", "align": "left"}
+    found = [
+        plots.words_at(1.01, place, text.share(sure), font=plots.SMALL, **shared)
         for place, row in enumerate(rows)
-        if row.trial.front_probability is not None
+        if (sure := row.trial.front_probability) is not None
     ]
-    below = {"yref": "paper", "yanchor": "top", "yshift": -4}
-    muted = {"font": {"size": 12, "color": plots.MUTED.light}}
-    head = plots.words_at(1.01, 0, "on front", **{**shared, **below, **muted})
-    return [*known, head] if known else []
+    if found:
+        muted = {"size": 12, "color": plots.MUTED.light}
+        below = {"yref": "paper", "yanchor": "top", "yshift": -4}
+        found.append(plots.words_at(1.01, 0, "on front", font=muted, **shared, **below))
+    return found
 
 
 PANEL = Panel(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,20 +36,18 @@ def gather(view: ReportView) -> ReportView | None:
     return view if len(view.feasible) > 1 else None
 
 
-def draw(view: ReportView) -> tuple[Plot]:
+def draw(view: ReportView) -> Iterator[Plot]:
     """The figure."""
-    return (
-        Plot(
-            name="parallel",
-            drawing=parallel(view),
-            words="Parallel coordinates: the parameters that vary and the objectives, a "
-            "line for each feasible trial",
-            title="Every trial through its parameters to its values",
-            note="One line for each feasible trial, those on the front strong, shared weights "
-            "dashed. On the axes of objectives up is better.",
-            scrolls=True,
-            has_keys=True,
-        ),
+    yield Plot(
+        name="parallel",
+        drawing=parallel(view),
+        words="Parallel coordinates: the parameters that vary and the objectives, a line for each "
+        "feasible trial",
+        title="Every trial through its parameters to its values",
+        note="One line for each feasible trial, those on the front strong, shared weights dashed. "
+        "On the axes of objectives up is better.",
+        scrolls=True,
+        has_keys=True,
     )
 
 
@@ -62,11 +60,9 @@ def parallel(view: ReportView) -> plots.Drawing:
     data: list[plots.Trace] = []
     for is_front in (False, True):
         members = [trial for trial in view.feasible if trial.on_front is is_front]
-        faded = 1.0 if is_front else plots.FAINT / (1 + (len(members) > MANY))
-        data += [
-            _lines(group, rails, width=2.2 if is_front else 1) | {"opacity": faded}
-            for group in by_look(members)
-        ]
+        faded = plots.FAINT / (1 + (len(members) > MANY))
+        look = {"opacity": 1.0 if is_front else faded}
+        data += [_lines(group, rails) | look for group in by_look(members)]
     return plots.drawing(
         data,
         xaxis={
@@ -91,35 +87,29 @@ def parallel(view: ReportView) -> plots.Drawing:
 
 
 def _tick(place: int, height: float, word: str, *, is_last: bool) -> dict[str, Any]:
-    return plots.words_at(
-        place,
-        height,
-        word,
-        xanchor="right" if is_last else "left",
-        xshift=-5 if is_last else 5,
-        yshift=9,
-        font={"size": 11, "color": plots.MUTED.light},
-        bgcolor=plots.CARD.light,
-        opacity=0.85,
-        borderpad=0,
-    )
+    side = {"xanchor": "right", "xshift": -5} if is_last else {"xanchor": "left", "xshift": 5}
+    ground = {"bgcolor": plots.CARD.light, "opacity": 0.85, "borderpad": 0}
+    font = {"size": 11, "color": plots.MUTED.light}
+    return plots.words_at(place, height, word, yshift=9, font=font, **side, **ground)
 
 
-def _lines(group: Sequence[TrialView], rails: Sequence[_Rail], *, width: float) -> plots.Trace:
+def _lines(group: Sequence[TrialView], rails: Sequence[_Rail]) -> plots.Trace:
     """One trace for trials that are drawn alike; gaps part their lines."""
     xs: list[int | None] = []
     ys: list[float | None] = []
     for trial in group:
         xs += [*range(len(rails)), None]
         ys += [*(round(rail.heights[trial.number], 4) for rail in rails), None]
-    dash = "dash" if group[0].shares_weights else "solid"
+    first = group[0]
+    dash = "dash" if first.shares_weights else "solid"
+    width = 2.2 if first.on_front else 1
     return plots.scatter(
         "lines",
         xs,
         ys,
         customdata=[trial.number for trial in group for _ in range(len(rails) + 1)],
         hoverinfo="text",
-        line={"color": group[0].mark.tone.light, "width": width, "dash": dash},
+        line={"color": first.mark.tone.light, "width": width, "dash": dash},
     )
 
 
@@ -130,8 +120,7 @@ def _choices(trials: Sequence[TrialView], rows: Mapping[int, Row]) -> list[_Rail
     found = []
     for name in TRIAL_PARAMETERS.names:
         values = {trial.number: trial.record.parameters[name] for trial in trials}
-        known = sorted(set(values.values()) - {None}, key=text.rank)
-        levels = [None, *known] if None in values.values() else known
+        levels = sorted(set(values.values()), key=lambda v: (v is not None, text.rank(v)))
         if len(levels) < 2:
             continue
         heights = {value: place / (len(levels) - 1) for place, value in enumerate(levels)}
@@ -155,9 +144,8 @@ def _objectives(rows: Mapping[int, Row]) -> list[_Rail]:
     for name in next(iter(rows.values())):
         objective = OBJECTIVES[name]
         values = {number: row[name] for number, row in rows.items()}
-        worst, best = min(values.values()), max(values.values())
-        if not objective.maximise:
-            worst, best = best, worst
+        worst = max(values.values(), key=objective.cost)
+        best = min(values.values(), key=objective.cost)
         span = best - worst
         heights = {n: (value - worst) / span if span else 0.5 for n, value in values.items()}
         words = partial(text.without_unit, objective)

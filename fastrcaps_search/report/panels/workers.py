@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,8 +13,8 @@ from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.holders import ClaimRecord
 from fastrcaps_search.store.records import RunKey
 
-BAR = 0.5
-"""Width of a bar, as a share of its lane."""
+BAR = {"type": "bar", "orientation": "h", "width": 0.5, "textposition": "none"}
+"""A bar, half as high as its lane."""
 MOST_LANES = 20
 """Lanes above which they share a height."""
 
@@ -58,52 +58,49 @@ class Span:
         """Seconds since 1970 of its start."""
         return self.claim.claimed_at
 
-    @property
-    def went_on(self) -> bool:
-        """Whether it went on with what another claim of the run had begun."""
-        return self.claim.token > 1
-
 
 def gather(view: ReportView) -> list[Span] | None:
     """Who trained what when, by start; ``None`` where nobody did."""
-    by_run: dict[RunKey, list[ClaimRecord]] = {}
-    for claim in sorted(view.stored.claims, key=lambda claim: claim.token):
-        if claim.is_training:
-            by_run.setdefault(claim.key, []).append(claim)
+    trials = [shown.record for shown in view.trials]
+    runs = {RunKey(trial.number, run.run): run for trial in trials for run in trial.runs}
+    # Claims are read after the trials: of a run that has just begun nothing else is known.
+    claims = [one for one in view.stored.claims if one.is_training and one.key in runs]
+    newest = {claim.key: claim for claim in sorted(claims, key=lambda claim: claim.token)}
     held = {lease.key for lease in view.stored.leases}
-    planned, found = view.definition.runs_per_trial, []
-    for trial in (shown.record for shown in view.trials):
+    stored = {
+        (trial.number, epoch.run, epoch.token): epoch.stored_at
+        for trial in trials
+        for epoch in trial.epochs
+    }
+    found = []
+    for claim in sorted(claims, key=lambda claim: (claim.claimed_at, claim.key, claim.token)):
+        run = runs[claim.key]
         # Nothing is known of a claim after its last stored epoch, unless it is the run's last.
-        stored = {(epoch.run, epoch.token): epoch.stored_at for epoch in trial.epochs}
-        for run in trial.runs:
-            key = RunKey(trial.number, run.run)
-            own = by_run.get(key, [])
-            for claim in own:
-                end, how = stored.get((run.run, claim.token), 0.0), End.INTERRUPTED
-                if claim is own[-1] and run.has_ended:
-                    done = End.REPEATED if run.run >= planned else End.COMPLETE
-                    end, how = run.finished_at or end, End.FAILED if run.failure else done
-                elif claim is own[-1] and key in held:
-                    end, how = view.written_at.timestamp(), End.RUNNING
-                found.append(Span(claim, max(end, claim.claimed_at), how))
-    return sorted(found, key=lambda span: (span.start, span.claim.key)) or None
+        end = stored.get((claim.number, claim.run, claim.token), 0.0)
+        how = End.INTERRUPTED
+        if claim is newest[claim.key] and run.has_ended:
+            is_planned = run.run < view.definition.runs_per_trial
+            done = End.COMPLETE if is_planned else End.REPEATED
+            end, how = run.finished_at or end, End.FAILED if run.failure else done
+        elif claim is newest[claim.key] and claim.key in held:
+            end, how = view.written_at.timestamp(), End.RUNNING
+        found.append(Span(claim, max(end, claim.claimed_at), how))
+    return found or None
 
 
-def draw(found: Sequence[Span]) -> tuple[Plot]:
+def draw(found: Sequence[Span]) -> Iterator[Plot]:
     """The figure."""
     lanes = len({(span.claim.worker, span.claim.host_name) for span in found})
     repeats = any(span.how is End.REPEATED for span in found)
     more = ", and one more run of a complete trial," if repeats else ""
-    return (
-        Plot(
-            name="timeline",
-            drawing=timeline(found),
-            words="Timeline: a lane for each worker, a bar for each trial that it held",
-            height=8 + 1.7 * min(lanes, MOST_LANES),
-            scrolls=True,
-            caption="A bar for each time that a worker held a trial. One that was lost or "
-            f"interrupted{more} ends with its last stored epoch.",
-        ),
+    yield Plot(
+        name="timeline",
+        drawing=timeline(found),
+        words="Timeline: a lane for each worker, a bar for each trial that it held",
+        height=8 + 1.7 * min(lanes, MOST_LANES),
+        scrolls=True,
+        caption="A bar for each time that a worker held a trial. One that was lost or "
+        f"interrupted{more} ends with its last stored epoch.",
     )
 
 
@@ -118,29 +115,33 @@ def timeline(spans: Sequence[Span]) -> plots.Drawing:
     names = sorted({lane(span) for span in spans}, reverse=True)
     places = {name: place for place, name in enumerate(names)}
 
-    def of(members: Sequence[Span], name: str) -> plots.Trace:
+    def trace(name: str, members: Sequence[Span], x: Sequence[object]) -> plots.Trace:
         """What bars and marks of spans share."""
         return {
             "name": name,
+            "x": x,
             "y": [places[lane(span)] for span in members],
             "customdata": [span.claim.number for span in members],
             "text": [_words(span, lane(span)) for span in members],
             "hovertemplate": "%{text}<extra></extra>",
         }
 
-    data: list[plots.Trace] = []
+    data = []
     for how, (name, colour, opacity) in LOOKS.items():
         members = [span for span in spans if span.how is how]
-        bars = of(members, name) | _bars(members)
-        data.append(bars | {"marker": {"color": colour}, "opacity": opacity})
+        # On an axis of dates a bar's length is in milliseconds.
+        lengths = [round(1000 * (span.end - span.start)) for span in members]
+        starts = [_when(span.start) for span in members]
+        look = {"base": starts, "marker": {"color": colour}, "opacity": opacity}
+        data.append(trace(name, members, lengths) | BAR | look)
     # Lost before its first epoch was stored, a span has no length that one could see.
     lost = [span for span in spans if span.how is End.INTERRUPTED]
-    taken = [span for span in spans if span.went_on]
-    ends, starts = [span.end for span in lost], [span.start for span in taken]
-    data.append(of(lost, "lost here") | _marks("x-thin-open", ends))
-    data.append(of(taken, "taken over or continued") | _marks("triangle-right", starts))
+    taken = [span for span in spans if span.claim.token > 1]
+    ends, starts = [_when(span.end) for span in lost], [_when(span.start) for span in taken]
+    data.append(trace("lost here", lost, ends) | _mark("x-thin-open"))
+    data.append(trace("taken over or continued", taken, starts) | _mark("triangle-right"))
     return plots.drawing(
-        [trace for trace in data if trace["y"]],
+        [each for each in data if each["y"]],
         showlegend=True,
         legend=plots.ABOVE,
         barmode="overlay",
@@ -150,32 +151,15 @@ def timeline(spans: Sequence[Span]) -> plots.Drawing:
     )
 
 
-def _marks(symbol: str, times: Sequence[float]) -> plots.Trace:
-    """A mark for each span where something happened to it."""
-    look = {"size": 11, "color": plots.TEXT.light, "line": {"width": 2, "color": plots.TEXT.light}}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [_when(at) for at in times],
-        "marker": {"symbol": symbol, **look},
-    }
-
-
-def _bars(spans: Sequence[Span]) -> plots.Trace:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "base": [_when(span.start) for span in spans],
-        # On an axis of dates a bar's length is in milliseconds.
-        "x": [round(1000 * (span.end - span.start)) for span in spans],
-        "width": BAR,
-        "textposition": "none",
-    }
+def _mark(symbol: str) -> plots.Trace:
+    ink = {"color": plots.TEXT.light}
+    marker = {"symbol": symbol, "size": 11, "line": {"width": 2, **ink}, **ink}
+    return {"type": "scatter", "mode": "markers", "marker": marker}
 
 
 def _words(span: Span, lane: str) -> str:
     claim = span.claim
-    again = f", claim {claim.token}" if span.went_on else ""
+    again = f", claim {claim.token}" if claim.token > 1 else ""
     run = f" run {claim.run}" if claim.run else ""
     return (
         f"<b>trial {claim.number}</b>{run}{again}: {span.how}<br>"
