@@ -60,7 +60,7 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
     for variants in front_panel.overlays(front_panel.gather(view(kind))).values():
         for overlay in variants.values():
             layout = {"xaxis": overlay["xaxis"], "yaxis": overlay["yaxis"]}
-            validate({"data": [overlay["attained"], overlay["trace"]], "layout": layout})
+            validate({"data": [*overlay["below"], overlay["trace"]], "layout": layout})
     drawn = static(view(kind))
     if drawn is not None:
         validate(drawn)
@@ -255,7 +255,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
 ) -> None:
     drawn = figures(view("paper"))[PAIRS[0].name]["seconds"]
     overlay = front_panel.overlays(front_panel.gather(view("paper")))["seconds"][PAIRS[0].name]
-    narrow, wide = drawn["data"][0], overlay["attained"]
+    narrow, wide = drawn["data"][0], overlay["below"][0]
     # The corners are the study's own: the paper's points move none of them.
     assert wide["x"][:-1] == narrow["x"][:-1]
     assert wide["y"][1:] == narrow["y"][1:]
