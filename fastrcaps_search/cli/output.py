@@ -77,9 +77,9 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
             plain(text.value(parameters.get(name)))
             for name in ("adabatch_exponent", "decoder", "weight_sharing")
         ),
-        " ".join([fraction(values["accuracy"]), *_reach(row, "accuracy")]),
+        _with_margin(row, "accuracy"),
         fraction(row.get("test_accuracy")),
-        " ".join([plain(text.seconds(values["training_seconds"])), *_reach(row, "seconds")]),
+        _with_margin(row, "training_seconds"),
         plain(text.count(values["parameters"])),
         *(value(name, values[name]) for name in further(values)),
         str(row["runs"]),
@@ -93,14 +93,10 @@ def further(values: Iterable[str]) -> list[str]:
     return [name for name in values if name not in COMMON]
 
 
-def _reach(row: dict[str, Any], which: str) -> list[str]:
-    """How far the 95 % interval reaches from the value, where there is one."""
-    spread, seconds = row.get("spread", {}), row["values"]["training_seconds"]
-    if which == "accuracy" and "accuracy" in spread:
-        return [plain(text.margin(spread["accuracy"]["margin"]))]
-    if which == "seconds" and "training_seconds" in spread:
-        return [plain(text.seconds_margin(spread["training_seconds"]["margin"], seconds))]
-    return []
+def _with_margin(row: dict[str, Any], name: str) -> str:
+    """A value without its unit, and how far its 95 % interval reaches where that is known."""
+    told = text.without_unit(OBJECTIVES[name], row["values"][name])
+    return plain(f"{told} {text.margin(row, name)}".rstrip())
 
 
 def plain(words: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.analysis.rows import trial_row
 from fastrcaps_search.report import text
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.plots import MUTED, TEXT, dark_colours
@@ -98,7 +97,7 @@ def tiles(view: ReportView) -> Iterator[Tile]:
 
 def payload(view: ReportView, found: Sequence[Section]) -> dict[str, Any]:
     """All that the scripts need; the keys are theirs."""
-    rows = [trial_row(trial.record, view.stored.front_probabilities) for trial in view.trials]
+    rows = [trial.row for trial in view.trials]
     return {
         "study": {"name": view.name, "inProgress": view.stored.in_progress},
         "rows": rows,

@@ -75,7 +75,7 @@ class Published:
     study: StudyDefinition
     rows: Mapping[str, Mapping[str, Any]]
 
-    def rows_in(self, axis: TimeAxis) -> dict[str, Row]:
+    def rows_in(self, axis: TimeAxis) -> Mapping[str, Row]:
         """The figures by name as the rows of a front, where the paper gives that measure of time.
 
         Accuracies are fractions, parameters learned ones, without the paper's coupling
