@@ -24,22 +24,19 @@ CONTENT_POLICY = (
 )
 
 
-def write_evaluation(
-    measured: Measurement, samples: Samples, *, path: Path, written_at: datetime | None = None
-) -> None:
+def write_evaluation(measured: Measurement, samples: Samples, *, path: Path) -> None:
     """Write the page, or leave the file that is there as it is.
 
     Args:
         measured: What the network made of a split.
         samples: What there is to look at.
         path: The file; its folder is made if need be.
-        written_at: The date that it shows, now if left out.
 
     Raises:
         DiskError: The file cannot be written there.
     """
-    now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, evaluation_page(measured, samples, written_at=now).encode())
+    text = evaluation_page(measured, samples, written_at=datetime.now(UTC))
+    write_file(path, text.encode())
 
 
 def evaluation_page(measured: Measurement, samples: Samples, *, written_at: datetime) -> str:

@@ -99,7 +99,7 @@ def payload(view: ReportView, found: Sequence[Section]) -> dict[str, Any]:
     """All that the scripts need; the keys are theirs."""
     rows = [trial.row for trial in view.trials]
     return {
-        "study": {"name": view.name, "inProgress": view.stored.in_progress},
+        "study": {"name": view.name, "inProgress": view.in_progress},
         "rows": rows,
         "csv": csv_text(rows),
         "trials": [_trial(trial) for trial in view.trials],

@@ -17,19 +17,17 @@ from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateCurve, RateTest
 
 
-def write_rates(test: RateTest, *, path: Path, written_at: datetime | None = None) -> None:
+def write_rates(test: RateTest, *, path: Path) -> None:
     """Write the page, or leave the file that is there as it is.
 
     Args:
         test: What to show.
         path: The file; its folder is made if need be.
-        written_at: The date that it shows, now if left out.
 
     Raises:
         DiskError: The file cannot be written there.
     """
-    now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, rates_page(test, written_at=now).encode())
+    write_file(path, rates_page(test, written_at=datetime.now(UTC)).encode())
 
 
 def rates_page(test: RateTest, *, written_at: datetime) -> str:

@@ -60,7 +60,7 @@ class TrialView:
     @cached_property
     def row(self) -> dict[str, Any]:
         """Its row of ``trials --json``."""
-        return trial_row(self.record, {self.number: self.front_probability})
+        return trial_row(self.record, self.front_probability)
 
     @cached_property
     def plan(self) -> TrainingPlan:

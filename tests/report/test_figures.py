@@ -16,7 +16,7 @@ from fastrcaps_search.report.panel import ALWAYS
 from fastrcaps_search.report.panels import front as front_panel
 from fastrcaps_search.report.projections import HEIGHT, LETTER, LINE, WIDTH
 from fastrcaps_search.report.view import ReportView
-from tests.report.views import KINDS, WRITTEN_AT, figures, many, stored_of, view_of
+from tests.report.views import KINDS, figures, many, stored_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ def view(records: Records) -> Callable[[str], ReportView]:
 
     def gathered(kind: str) -> ReportView:
         if kind not in found:
-            found[kind] = ReportView(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
+            found[kind] = stored_of(kind, records)
         return found[kind]
 
     return gathered

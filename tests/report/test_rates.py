@@ -63,7 +63,7 @@ def test_a_browser_draws_it_and_asks_nobody(
     browser: Browser, test: RateTest, tmp_path: Path, scheme: str
 ) -> None:
     path = tmp_path / "new" / "rates.html"
-    write_rates(test, path=path, written_at=DATE)
+    write_rates(test, path=path)
     context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
     page = context.new_page()
     said, asked = [], []

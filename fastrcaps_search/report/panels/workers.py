@@ -67,10 +67,10 @@ class Span:
 def gather(view: ReportView) -> list[Span] | None:
     """Who trained what when, by start; ``None`` where nobody did."""
     by_run: dict[RunKey, list[ClaimRecord]] = {}
-    for claim in sorted(view.stored.claims, key=lambda claim: claim.token):
+    for claim in sorted(view.claims, key=lambda claim: claim.token):
         if claim.is_training:
             by_run.setdefault(claim.key, []).append(claim)
-    held = {lease.key for lease in view.stored.leases}
+    held = {lease.key for lease in view.leases}
     planned, found = view.definition.runs_per_trial, []
     for trial in (shown.record for shown in view.trials):
         # Nothing is known of a claim after its last stored epoch, unless it is the run's last.
