@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastrcaps_search.disk import disk_errors, replace_file
-from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.view import ReportView
 
@@ -32,21 +31,10 @@ def write_report(view: ReportView, *, path: Path, form: Format = Format.HTML) ->
 
         content = page(view).encode()
     else:
-        content = _image(view, form)
+        from fastrcaps_search.report.plotly_io import image
+
+        content = image(view, form)
     write_file(path, content)
-
-
-def _image(view: ReportView, form: Format) -> bytes:
-    from fastrcaps_search.report.image import HEIGHT, WIDTH, static
-    from fastrcaps_search.report.plotly_io import image
-
-    drawing = static(view)
-    if drawing is None:
-        raise FastrcapsError(
-            f"--format {form} needs a complete trial to draw, got none; "
-            "wait for the first one, or write html"
-        )
-    return image(drawing, form=form, width=WIDTH, height=HEIGHT)
 
 
 def write_file(path: Path, content: bytes) -> None:

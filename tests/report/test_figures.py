@@ -11,9 +11,9 @@ import pytest
 
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.report.fronts import TimeAxis, pairs_of
-from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
 from fastrcaps_search.report.panels import front as front_panel
+from fastrcaps_search.report.plotly_io import static
 from fastrcaps_search.report.projections import HEIGHT, LETTER, LINE, WIDTH
 from fastrcaps_search.report.view import ReportView
 from tests.report.views import KINDS, figures, many, stored_of, view_of

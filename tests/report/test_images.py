@@ -13,7 +13,7 @@ import pytest
 
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.image import HEIGHT, WIDTH
+from fastrcaps_search.report.plotly_io import HEIGHT, WIDTH
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from tests.report.views import FAILURE

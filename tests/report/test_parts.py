@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
 from fastrcaps_search.report.panels import importance
+from fastrcaps_search.report.plotly_io import static
 from fastrcaps_search.report.plots import ACCENT, BAD, MUTED
 from tests.report.views import FAILURE, HOSTILE, figures, stored_of, view_of
 
