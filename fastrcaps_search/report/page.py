@@ -103,7 +103,7 @@ def payload(view: ReportView, found: Sequence[Section]) -> dict[str, Any]:
         "rows": rows,
         "csv": csv_text(rows),
         "trials": [_trial(trial) for trial in view.trials],
-        "fronts": {axis.value: list(front.numbers) for axis, front in view.fronts.items()},
+        "fronts": {axis.value: front.numbers for axis, front in view.fronts.items()},
         "marks": {
             mark.policy: {**asdict(mark.tone), "outline": mark.outline} for mark in view.marks
         },
