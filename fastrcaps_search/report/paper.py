@@ -96,30 +96,29 @@ class Published:
         return found
 
     @property
-    def figures(self) -> dict[str, Figures]:
+    def figures(self) -> Mapping[str, Figures]:
         """The figures, and what follows from them, by name; not all have epochs to reach."""
-        return {name: self._figures(row, self.rows[BASELINE]) for name, row in self.rows.items()}
+        baseline, found = self.rows[BASELINE], {}
+        for name, row in self.rows.items():
+            figures = found[name] = {
+                Measure.ACCURACY: row["accuracy"] / 100,
+                Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
+            }
+            reached = row.get("epochs_to_fixed_accuracy")
+            if reached is None or row is baseline:
+                continue
+            share = reached / baseline["epoch_of_max"]
+            figures[Measure.EPOCHS_TO_BASELINE] = float(reached)
+            figures[Measure.EPOCH_REDUCTION] = 1 - share
+            seconds, against = (one.get("figure_seconds_per_epoch") for one in (row, baseline))
+            if seconds is not None and against is not None:
+                figures[Measure.TIME_REDUCTION] = 1 - share * seconds / against
+        return found
 
     @property
     def known(self) -> set[Measure]:
         """What it has a figure of."""
         return {measure for figures in self.figures.values() for measure in figures}
-
-    @staticmethod
-    def _figures(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Figures:
-        found = {
-            Measure.ACCURACY: row["accuracy"] / 100,
-            Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
-        }
-        reached = row.get("epochs_to_fixed_accuracy")
-        if reached is None or row is baseline:
-            return found
-        share = reached / baseline["epoch_of_max"]
-        found |= {Measure.EPOCHS_TO_BASELINE: float(reached), Measure.EPOCH_REDUCTION: 1 - share}
-        seconds, against = (part.get("figure_seconds_per_epoch") for part in (row, baseline))
-        if seconds is not None and against is not None:
-            found[Measure.TIME_REDUCTION] = 1 - share * seconds / against
-        return found
 
     def name_of(self, definition: StudyDefinition, parameters: TrialParameters) -> str | None:
         """The paper's name of a trial's configuration; ``None`` where it trained another.

@@ -70,7 +70,10 @@ class TrialView:
     @cached_property
     def values(self) -> Values | None:
         """Finite values of a complete trial."""
-        return finite_values(self.record)
+        values = self.record.values
+        if self.record.state is not TrialState.COMPLETE or values is None:
+            return None
+        return values if all(map(math.isfinite, values.values())) else None
 
     @cached_property
     def positions(self) -> Mapping[TimeAxis, float]:
@@ -140,14 +143,6 @@ class TrialView:
         number = f"run {run.run}: " if run.run or self.definition.runs_per_trial > 1 else ""
         of = self.definition.epochs_of(self.record.parameters)
         return f"{number}{max(epochs, default=0)} of {of} epochs done, {where}"
-
-
-def finite_values(record: TrialRecord) -> Values | None:
-    """The values of a complete trial, unless one is not a finite number."""
-    values = record.values
-    if record.state is not TrialState.COMPLETE or values is None:
-        return None
-    return values if all(map(math.isfinite, values.values())) else None
 
 
 def finite(values: Iterable[float | None]) -> tuple[float, ...]:
