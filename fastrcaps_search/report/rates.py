@@ -82,34 +82,18 @@ def range_test(curve: RateCurve) -> plots.Drawing:
         # Single steps may lie outside.
         yaxis=axes.plain("loss (log scale)", **axes.logarithmic(curve.smoothed)),
         margin={"l": 64, "r": 16, "t": 24, "b": 52},
-        **_proposal(curve),
+        shapes=_proposal(curve),
     )
 
 
-def _proposal(curve: RateCurve) -> dict[str, Any]:
-    """The proposed range, and the rate of the least loss, named above the figure."""
-    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+def _proposal(curve: RateCurve) -> list[dict[str, Any]]:
+    """The proposed range, and a line for the rate of the least loss and for each of its ends."""
+    shade = {"type": "rect", "fillcolor": plots.VEIL.light, "line": {"width": 0}}
     dotted = {"width": 1, "color": plots.MUTED.light, "dash": "dot"}
-    proposed = {
-        "type": "rect",
-        "x1": curve.lr_max,
-        "fillcolor": plots.VEIL.light,
-        "line": {"width": 0},
-    }
-    return {
-        "shapes": [
-            plots.upright(curve.lr_min, yref="paper") | proposed,
-            *(plots.upright(rate, yref="paper", line=dotted) for rate in lines.values()),
-        ],
-        "annotations": [
-            plots.words_at(
-                math.log10(rate),
-                1,
-                name,
-                yref="paper",
-                yanchor="bottom",
-                font={**plots.SMALL, "size": 11},
-            )
-            for name, rate in lines.items()
-        ],
-    }
+    above = {"textposition": "end", "textangle": 0, "yanchor": "bottom"}
+    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    found = [plots.upright(curve.lr_min, yref="paper", x1=curve.lr_max, **shade)]
+    for name, rate in lines.items():
+        label = {"text": name, "font": {**plots.SMALL, "size": 11}, **above}
+        found.append(plots.upright(rate, yref="paper", line=dotted, label=label))
+    return found

@@ -42,10 +42,10 @@ def test_the_figure_shows_the_curve_and_the_proposal(test: RateTest) -> None:
     assert steps["y"] == pytest.approx(test.curve.losses)
     assert smoothed["y"] == pytest.approx(test.curve.smoothed)
     assert steps["x"] == smoothed["x"] == pytest.approx(test.curve.rates)
-    shaded = figure["layout"]["shapes"][0]
+    shaded, *lines = figure["layout"]["shapes"]
     assert (shaded["x0"], shaded["x1"]) == (1e-4, 1e-3)
-    names = {note["text"]: note["x"] for note in figure["layout"]["annotations"]}
-    assert names == pytest.approx({"lr_min": -4, "lr_max": -3, "least loss": -2})
+    named = {line["label"]["text"]: line["x0"] for line in lines}
+    assert named == pytest.approx({"lr_min": 1e-4, "lr_max": 1e-3, "least loss": 1e-2})
 
 
 def test_the_page_says_what_was_done(test: RateTest) -> None:
@@ -73,7 +73,7 @@ def test_a_browser_draws_it_and_asks_nobody(
     page.goto(path.as_uri())
     page.wait_for_selector("#curve .scatterlayer .js-line")
     assert page.locator("#curve .scatterlayer .point").count() == 56
-    assert page.locator("#curve .annotation-text").all_text_contents() == [
+    assert page.locator("#curve .shape-label text").all_text_contents() == [
         *("lr_min", "lr_max", "least loss")
     ]
     back = page.locator("#curve .main-svg").first.evaluate("(svg) => svg.style.background")
