@@ -41,14 +41,12 @@ def write_evaluation(measured: Measurement, samples: Samples, *, path: Path) -> 
 
 def evaluation_page(measured: Measurement, samples: Samples, *, written_at: datetime) -> str:
     """The whole page."""
-    return page_template(
-        "evaluation.html.j2",
+    return page_template("evaluation.html.j2").render(
         picture=picture,
-        strips=strips,
-    ).render(
         card=measured.card,
         measured=measured,
         samples=samples,
+        strips=strips,
         confusion=measured.confusion.tolist(),
         without_decoder=measured.card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),

@@ -37,7 +37,6 @@ def page(view: ReportView) -> str:
         sections=[(section, Markup(section_markup(section, view))) for section in found],
         content_policy=script_policy([probe, plotly, *scripts]),
         # Template texts and escaped JSON are the only things that go in as they are.
-        style=Markup(template("page.css")),
         probe=Markup(probe),
         library=Markup(plotly),
         scripts=[Markup(script) for script in scripts],

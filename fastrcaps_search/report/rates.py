@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.report import axes, plots, text
+from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.page import script_json, script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.templating import page_template
@@ -33,13 +33,12 @@ def write_rates(test: RateTest, *, path: Path) -> None:
 def rates_page(test: RateTest, *, written_at: datetime) -> str:
     """The whole page."""
     plotly, script = plotly_script(), template("rates.js")
-    return page_template("rates.html.j2", duration=text.duration).render(
+    return page_template("rates.html.j2").render(
         test=test,
         curve=test.curve,
         safety=SAFETY,
         span=SPAN,
         content_policy=script_policy([plotly, script]),
-        style=Markup(template("page.css")),
         library=Markup(plotly),
         script=Markup(script),
         data_json=script_json({"figure": range_test(test.curve), "dark": plots.dark_colours()}),
