@@ -60,12 +60,8 @@ def space(trials: Trials, front: Front) -> plots.Drawing:
         scene[f"{key}axis"] = {**axis, **look, "showspikes": False}
         # Axes in depth have none.
         del scene[f"{key}axis"]["automargin"]
-    data = [
-        _stems([front.rows[number] for number in front.numbers], floor=laid[-1]["range"][0]),
-        *_markers(trials, front, XYZ, laid),
-    ]
     return plots.drawing(
-        data,
+        list(_markers(trials, front, XYZ, laid)),
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
         scene={
             **scene,
@@ -155,6 +151,11 @@ def _markers(
                 trace |= {"mode": "markers+text", "text": words, "textfont": plots.SMALL}
             if is_flat and has_bars:
                 trace |= _spread(group, front, columns)
+            if layer == "front" and not is_flat:
+                # A thin line to the floor, which places a trial in depth.
+                floor = [(laid[-1]["range"][0], z) for z in trace["z"]]
+                look = {"color": plots.ATTAINED.light, "thickness": 3, "width": 0}
+                trace["error_z"] = plots.error_bar(trace["z"], floor, **look)
             yield trace
 
 
@@ -234,20 +235,6 @@ def _attainment(front: Front, pair: Pair, x: Axis, y: Axis) -> plots.Trace:
         hoverinfo="skip",
         meta="attained",
     )
-
-
-def _stems(rows: Sequence[Row], *, floor: float) -> plots.Trace:
-    """A thin line from each trial on the front to the floor, which places it in depth."""
-    xs, ys, zs = ([row[one.name] for row in rows] for one in XYZ)
-    return {
-        "type": "scatter3d",
-        "x": [value for x in xs for value in (x, x, None)],
-        "y": [value for y in ys for value in (y, y, None)],
-        "z": [value for z in zs for value in (floor, z, None)],
-        "mode": "lines",
-        "line": {"color": plots.ATTAINED.light, "width": 2},
-        "hoverinfo": "skip",
-    }
 
 
 def _spread(group: Sequence[TrialView], front: Front, columns: Columns) -> plots.Trace:

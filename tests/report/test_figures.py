@@ -270,12 +270,19 @@ def test_lenet5_is_laid_over_with_what_is_known(view: Callable[[str], ReportView
     assert found["seconds"][PAIRS[0].name]["trace"]["x"] == [289.0]
 
 
-def test_a_stem_drops_from_every_trial_on_the_front(view: Callable[[str], ReportView]) -> None:
+def test_a_stem_drops_from_every_trial_on_the_front(
+    view: Callable[[str], ReportView], records: Records
+) -> None:
     drawing = figures(view("full"))["space"]["seconds"]
-    stems = drawing["data"][0]
     floor = drawing["layout"]["scene"]["zaxis"]["range"][0]
-    assert stems["z"][:3] == [floor, 0.970, None]
-    assert stems["x"][::3] == stems["x"][1::3] == [94.0, 118.0, 104.4, 79.9, 62.3]
+    dropped = set()
+    for number, trace, place in of_trials(drawing):
+        if "error_z" in trace:
+            dropped.add(number)
+            stem = trace["error_z"]
+            assert trace["z"][place] - stem["arrayminus"][place] == pytest.approx(floor)
+            assert stem["array"][place] == 0
+    assert dropped == set(records.front)
 
 
 def test_the_image_names_the_study_its_policies_and_its_front(
