@@ -19,10 +19,8 @@ WIDTH, HEIGHT, LETTER, LINE = 370, 255, 8, 13
 """Rough sizes in pixels of a figure's inside and of a label, to see which labels would meet."""
 MOST_SHARING = 4
 """Trials of one place that its label names."""
-MOST_BARS = 200
-"""Trials of several runs up to which the spread of those off the front is drawn too."""
 MANY = 150
-"""Trials off the front above which their markers are small and fainter still."""
+"""Trials off the front above which their markers are small, fainter still, and without bars."""
 
 Axis = Mapping[str, Any]
 Columns = Sequence[Objective]
@@ -139,7 +137,6 @@ def _markers(
     is_flat = len(columns) == 2
     for layer, numbers in layers.items():
         many = layer == "infeasible" or len(others) > MANY
-        has_bars = layer == "front" or (layer == "others" and len(others) <= MOST_BARS)
         for group in by_look(trials[number] for number in numbers):
             trace = _look(group[0], layer, many=many, is_flat=is_flat)
             trace["customdata"] = [trial.number for trial in group]
@@ -149,13 +146,10 @@ def _markers(
             if layer == "front":
                 words = [beside.get(number, "") for number in trace["customdata"]]
                 trace |= {"mode": "markers+text", "text": words, "textfont": plots.SMALL}
-            if is_flat and has_bars:
+                if not is_flat:
+                    trace["error_z"] = _stems(trace["z"], floor=laid[-1]["range"][0])
+            if is_flat and (layer == "front" or not many):
                 trace |= _spread(group, front, columns)
-            if layer == "front" and not is_flat:
-                # A thin line to the floor, which places a trial in depth.
-                floor = [(laid[-1]["range"][0], z) for z in trace["z"]]
-                look = {"color": plots.ATTAINED.light, "thickness": 3, "width": 0}
-                trace["error_z"] = plots.error_bar(trace["z"], floor, **look)
             yield trace
 
 
@@ -235,6 +229,12 @@ def _attainment(front: Front, pair: Pair, x: Axis, y: Axis) -> plots.Trace:
         hoverinfo="skip",
         meta="attained",
     )
+
+
+def _stems(zs: Sequence[float], *, floor: float) -> dict[str, Any]:
+    """A thin line from each marker to the floor, which places it in depth."""
+    look = {"color": plots.ATTAINED.light, "thickness": 3, "width": 0}
+    return plots.error_bar(zs, [(floor, z) for z in zs], **look)
 
 
 def _spread(group: Sequence[TrialView], front: Front, columns: Columns) -> plots.Trace:

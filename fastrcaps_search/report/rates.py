@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fastrcaps_search.report import axes, plots
-from fastrcaps_search.report.page import script_json, script_policy, template
+from fastrcaps_search.report.page import script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.report.write import write_file
@@ -41,7 +41,7 @@ def rates_page(test: RateTest, *, written_at: datetime) -> str:
         content_policy=script_policy([plotly, script]),
         library=Markup(plotly),
         script=Markup(script),
-        data_json=script_json({"figure": range_test(test.curve), "dark": plots.dark_colours()}),
+        data={"figure": range_test(test.curve), "dark": plots.dark_colours()},
         written_at=written_at,
     )
 

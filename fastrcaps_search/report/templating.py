@@ -27,6 +27,8 @@ def page_template(name: str | Path) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    compact = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = compact
     filters = (text.percent, text.seconds, text.count, text.duration)
     environment.filters.update({each.__name__: each for each in filters})
     return environment.get_template(path.name)
