@@ -78,13 +78,11 @@ class Mark:
         policy: Name of the pair of schedules.
         tone: Its colour.
         symbol: Its marker symbol in Plotly's words.
-        adapts_batch: Whether its batch size grows.
     """
 
     policy: str
     tone: Tone
     symbol: str
-    adapts_batch: bool
 
     @property
     def outline(self) -> str:
@@ -96,8 +94,7 @@ def mark(parameters: TrialParameters) -> Mark:
     """How trials with the policy of ``parameters`` are drawn."""
     place = LR_POLICIES.names.index(parameters.lr_policy) % len(_LOOKS)
     tone, *symbols = _LOOKS[place]
-    grows = parameters.adapts_batch
-    return Mark(parameters.policy, tone, symbols[grows], adapts_batch=grows)
+    return Mark(parameters.policy, tone, symbols[parameters.adapts_batch])
 
 
 def dark_colours() -> dict[str, str]:

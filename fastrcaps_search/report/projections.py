@@ -161,7 +161,8 @@ def _look(trial: TrialView, layer: str, *, many: bool, is_flat: bool) -> plots.T
     mark, hollow, is_front = trial.mark, trial.shares_weights, layer == "front"
     symbol, sizes = mark.symbol, (13, 9, 6)
     if not is_flat:
-        symbol, sizes = "diamond" if mark.adapts_batch else "circle", (7, 5, 3)
+        grows, sizes = trial.record.parameters.adapts_batch, (7, 5, 3)
+        symbol = "diamond" if grows else "circle"
     outline = 1.0 if many and not is_front else 2.0
     trace: plots.Trace = {
         "type": "scatter" if is_flat else "scatter3d",

@@ -160,7 +160,7 @@ class ReportView:
     def marks(self) -> tuple[Mark, ...]:
         """How each policy is drawn, in the order of the learning-rate policies."""
         found = {trial.mark for trial in self.trials}
-        return tuple(sorted(found, key=lambda mark: (PALETTE.index(mark.tone), mark.adapts_batch)))
+        return tuple(sorted(found, key=lambda mark: (PALETTE.index(mark.tone), mark.policy)))
 
     def command(self, verb: str) -> str:
         """The command line that does something with the study."""
