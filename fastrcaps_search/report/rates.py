@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -13,25 +12,16 @@ from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.page import script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateCurve, RateTest
 
 
-def write_rates(test: RateTest, *, path: Path) -> None:
-    """Write the page, or leave the file that is there as it is.
+def rates_page(test: RateTest, *, written_at: datetime | None = None) -> str:
+    """The whole page.
 
     Args:
         test: What to show.
-        path: The file; its folder is made if need be.
-
-    Raises:
-        DiskError: The file cannot be written there.
+        written_at: The date that it shows, in UTC; now if left out.
     """
-    write_file(path, rates_page(test, written_at=datetime.now(UTC)).encode())
-
-
-def rates_page(test: RateTest, *, written_at: datetime) -> str:
-    """The whole page."""
     plotly, script = plotly_script(), template("rates.js")
     return page_template("rates.html.j2").render(
         test=test,
@@ -42,7 +32,7 @@ def rates_page(test: RateTest, *, written_at: datetime) -> str:
         library=Markup(plotly),
         script=Markup(script),
         data={"figure": range_test(test.curve), "dark": plots.dark_colours()},
-        written_at=written_at,
+        written_at=written_at or datetime.now(UTC),
     )
 
 

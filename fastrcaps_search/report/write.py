@@ -40,6 +40,10 @@ def write_report(view: ReportView, *, path: Path, form: Format = Format.HTML) ->
 def write_file(path: Path, content: bytes) -> None:
     """Write a page or an image; a reader sees the old file or the new one, whole.
 
+    Args:
+        path: The file; its folder is made if need be.
+        content: The whole of it.
+
     Raises:
         DiskError: The file cannot be written there.
     """

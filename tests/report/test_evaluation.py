@@ -21,7 +21,8 @@ from fastrcaps_search.errors import DiskError
 from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import LoadedNetwork, load_network
 from fastrcaps_search.export.samples import Samples, gather_samples
-from fastrcaps_search.report.evaluation import evaluation_page, picture, write_evaluation
+from fastrcaps_search.report.evaluation import evaluation_page, picture
+from fastrcaps_search.report.write import write_file
 from tests.exported import without_decoder
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
@@ -39,7 +40,7 @@ class Looked:
         )
         self.samples: Samples = gather_samples(self.loaded, self.measured)
         self.path = path
-        write_evaluation(self.measured, self.samples, path=path)
+        write_file(path, evaluation_page(self.measured, self.samples).encode())
 
 
 @pytest.fixture(scope="module")
@@ -198,10 +199,10 @@ def test_a_picture_holds_its_pixels_in_grey() -> None:
     assert content[16:26] == bytes([0, 0, 0, 7, 0, 0, 0, 5, 8, 0])
 
 
-def test_a_page_that_cannot_be_written(lenet: Looked, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="must be writable at"):
-        write_evaluation(lenet.measured, lenet.samples, path=tmp_path / "file" / "a.html")
+        write_file(tmp_path / "file" / "a.html", b"a page")
 
 
 def test_a_network_without_mistakes_says_so(lenet: Looked) -> None:

@@ -11,7 +11,8 @@ from playwright.sync_api import Browser
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.rates import range_test, rates_page, write_rates
+from fastrcaps_search.report.rates import range_test, rates_page
+from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, growing_rates
 
 DATE = datetime(2026, 5, 4, 14, 5, tzinfo=UTC)
@@ -63,7 +64,7 @@ def test_a_browser_draws_it_and_asks_nobody(
     browser: Browser, test: RateTest, tmp_path: Path, scheme: str
 ) -> None:
     path = tmp_path / "new" / "rates.html"
-    write_rates(test, path=path)
+    write_file(path, rates_page(test).encode())
     context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
     page = context.new_page()
     said, asked = [], []
@@ -87,4 +88,4 @@ def test_a_browser_draws_it_and_asks_nobody(
 
 def test_a_page_that_cannot_be_written(test: RateTest, tmp_path: Path) -> None:
     with pytest.raises(DiskError, match=r"must be writable at .*, got: a folder; name another"):
-        write_rates(test, path=tmp_path)
+        write_file(tmp_path, rates_page(test).encode())
