@@ -12,7 +12,7 @@ from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the feasible trials that no other feasible trial dominates, as below."""
+    """Numbers of the feasible trials on the front, in the order of :func:`front_of`."""
     valued = {trial.number: trial.feasible_values for trial in trials}
     return front_of({number: values for number, values in valued.items() if values is not None})
 
