@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fastrcaps_search.analysis.estimates import sample_of
+from fastrcaps_search.definition.objective import costs_of
 from fastrcaps_search.front.dominance import front_mask
 from fastrcaps_search.front.estimates import NEAR, front_probabilities
 from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the feasible trials that no other feasible trial dominates.
+    """Numbers of the feasible trials on the front, in the order of :func:`front_of`."""
+    valued = {trial.number: trial.feasible_values for trial in trials}
+    return front_of({number: values for number, values in valued.items() if values is not None})
 
-    Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
-    are all on the front.
+
+def front_of(rows: Mapping[int, Mapping[str, float]]) -> list[int]:
+    """Numbers of the rows that no other row dominates.
+
+    Sorted by accuracy, highest first, then by seconds, then by number. Rows of equal values are
+    all on the front.
+
+    Args:
+        rows: Values by name of the objective, by number of the trial.
     """
-    valued = [(trial, values) for trial in trials if (values := trial.feasible_values) is not None]
-    mask = front_mask([values.costs for _, values in valued])
-    front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
-    front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
-    return [trial.number for trial, _ in front]
+    mask = front_mask([costs_of(row) for row in rows.values()])
+    front = [pair for pair, on_front in zip(rows.items(), mask, strict=True) if on_front]
+    front.sort(key=lambda pair: (-pair[1]["accuracy"], pair[1]["training_seconds"], pair[0]))
+    return [number for number, _ in front]
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:

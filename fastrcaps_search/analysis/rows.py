@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,14 +20,15 @@ MOST_REASONS = 3
 def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     """Rows of ``trials --json``, by number."""
     sureness = probabilities(trials)
-    return [trial_row(t, sureness) for t in sorted(trials, key=lambda trial: trial.number)]
+    order = sorted(trials, key=lambda trial: trial.number)
+    return [trial_row(trial, sureness.get(trial.number)) for trial in order]
 
 
 def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     """Rows of ``front --json``, in the order of :func:`front_numbers`."""
     by_number = {trial.number: trial for trial in trials}
     sureness = probabilities(trials)
-    return [trial_row(by_number[number], sureness) for number in front_numbers(trials)]
+    return [trial_row(by_number[n], sureness.get(n)) for n in front_numbers(trials)]
 
 
 def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     return rows
 
 
-def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -> dict[str, Any]:
+def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, Any]:
     """JSON values of one trial.
 
     ``values`` always has a key for each objective, null while there is no value. ``runs`` is
@@ -62,7 +63,7 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
 
     Args:
         trial: The trial.
-        sureness: Probabilities of being on the front, by number.
+        sureness: Probability of being on the front, where it is known.
     """
     values: dict[str, float | None] = dict.fromkeys(trial.objectives)
     if trial.values is not None:
@@ -82,7 +83,7 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
     if spreads:
         row["spread"] = spreads
     if trial.is_feasible:
-        row["front_probability"] = (sureness or {}).get(trial.number)
+        row["front_probability"] = sureness
     if trial.state is TrialState.COMPLETE:
         row["feasible"] = trial.is_feasible
     if trial.test_accuracy is not None:

@@ -12,7 +12,8 @@ from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import load_network
 from fastrcaps_search.export.samples import gather_samples
-from fastrcaps_search.report.evaluation import write_evaluation
+from fastrcaps_search.report.evaluation import evaluation_page
+from fastrcaps_search.report.write import write_file
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -28,7 +29,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(measured)
-    write_evaluation(measured, gather_samples(loaded, measured), path=page)
+    write_file(page, evaluation_page(measured, gather_samples(loaded, measured)).encode())
     if arguments.json:
         output.print_json(_json(measured, page))
     else:

@@ -73,13 +73,7 @@ def no_front(study: str) -> str:
 
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Cells of a trial's row (as ``trials --json`` gives it)."""
-    parameters, values, spread = row["params"], row["values"], row.get("spread", {})
-    accuracy, seconds = fraction(values["accuracy"]), text.seconds(values["training_seconds"])
-    if "accuracy" in spread:
-        accuracy += f" {text.margin(spread['accuracy']['margin'])}"
-    if "training_seconds" in spread:
-        margin = spread["training_seconds"]["margin"]
-        seconds += f" {text.seconds_margin(margin, values['training_seconds'])}"
+    parameters, values = row["params"], row["values"]
     return (
         str(row["trial"]),
         row["state"],
@@ -88,9 +82,9 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
             plain(text.value(parameters.get(name)))
             for name in ("adabatch_exponent", "decoder", "weight_sharing")
         ),
-        plain(accuracy),
+        _with_margin(row, "accuracy"),
         fraction(row.get("test_accuracy")),
-        plain(seconds),
+        _with_margin(row, "training_seconds"),
         plain(text.count(values["parameters"])),
         *(value(name, values[name]) for name in further(values)),
         str(row["runs"]),
@@ -102,6 +96,12 @@ def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
 def further(values: Iterable[str]) -> list[str]:
     """Of values by objective, the objectives beyond those of every study."""
     return [name for name in values if name not in COMMON]
+
+
+def _with_margin(row: dict[str, Any], name: str) -> str:
+    """A value without its unit, and how far its 95 % interval reaches where that is known."""
+    told = text.without_unit(OBJECTIVES[name], row["values"][name])
+    return plain(f"{told} {text.margin(row, name)}".rstrip())
 
 
 def plain(words: str) -> str:

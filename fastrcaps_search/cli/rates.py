@@ -9,7 +9,8 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
-from fastrcaps_search.report.rates import write_rates
+from fastrcaps_search.report.rates import rates_page
+from fastrcaps_search.report.write import write_file
 from fastrcaps_search.search.options import asked_study
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
 from fastrcaps_search.training.resources import cores, torch_environment
@@ -34,7 +35,7 @@ def rates(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         # Before the page, which may not be writable.
         _tell(test)
-    write_rates(test, path=page)
+    write_file(page, rates_page(test).encode())
     if arguments.json:
         output.print_json(_json(test, page))
     else:

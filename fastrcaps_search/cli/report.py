@@ -20,7 +20,7 @@ from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.trials import MOST_SHOWN
-from fastrcaps_search.report.view import StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import live_leases
@@ -62,7 +62,7 @@ def watch(
     name: str,
     files: Sequence[tuple[Path, Format]],
     *,
-    known: StoredStudy | None = None,
+    known: ReportView | None = None,
     wait: Callable[[float], object] = time.sleep,
     rest: float = 0.0,
 ) -> None:
@@ -159,7 +159,7 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     return [(Path(out), forms[0])]
 
 
-def write(stored: StoredStudy, files: Sequence[tuple[Path, Format]]) -> None:
+def write(stored: ReportView, files: Sequence[tuple[Path, Format]]) -> None:
     """Write each file and say where it is."""
     for path, form in files:
         write_report(stored, path=path, form=form)
@@ -171,13 +171,13 @@ def page_path(name: str, form: Format = Format.HTML) -> Path:
     return Path(FOLDER) / f"{name}.{form}"
 
 
-def read_study(location: Location, name: str) -> StoredStudy:
+def read_study(location: Location, name: str) -> ReportView:
     """All that a report needs of a stored study."""
     with Store.reading(location) as store:
         seen = analysed_study(store, name, epochs=True)
-        return StoredStudy(
+        return ReportView(
             study=seen.study,
-            trials=seen.trials,
+            records=seen.trials,
             leases=live_leases(seen.leases),
             claims=store.claims(seen.study),
             storage=_storage_words(location),
@@ -186,10 +186,10 @@ def read_study(location: Location, name: str) -> StoredStudy:
         )
 
 
-def news(stored: StoredStudy) -> object:
+def news(stored: ReportView) -> object:
     """What a report is written again for, when it is another: of leases not their silence."""
     held = [(lease.key, lease.token) for lease in stored.leases]
-    return stored.study, stored.trials, held
+    return stored.study, stored.records, held
 
 
 def _storage_words(location: Location) -> str | None:

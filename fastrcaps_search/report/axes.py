@@ -34,7 +34,8 @@ def of(objective: Objective, axis: TimeAxis, values: Sequence[float]) -> dict[st
     if objective.scale is FRACTIONS:
         return fraction(objective.label, values)
     if objective.scale is COUNTS:
-        return count(objective.label, values)
+        shown = {"tickformat": "~s", "nticks": 6, "tickangle": 0}
+        return plain(objective.label, range=limits(values), **shown)
     return measured(objective.label, objective.unit, values)
 
 
@@ -46,16 +47,10 @@ def fraction(title: str, values: Sequence[float]) -> dict[str, Any]:
     return plain(title, range=[low, high], tickformat=decimals(high - low))
 
 
-def count(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """The axis of one or more counts."""
-    low, high = limits(values)
-    return plain(title, range=[low, high], tickformat="~s", nticks=6, tickangle=0)
-
-
 def time(axis: TimeAxis, values: Sequence[float]) -> dict[str, Any]:
     """The axis of a measure of time over finite values: on a log scale, but for epochs."""
     if axis is TimeAxis.EPOCHS:
-        return plain(axis.words, range=list(limits(values)), nticks=8, tickangle=0)
+        return plain(axis.words, range=limits(values), nticks=8, tickangle=0)
     title = axis.words.removesuffix(" (s)")
     return measured(title, "" if title == axis.words else "s", values)
 
@@ -65,14 +60,14 @@ def measured(title: str, unit: str, values: Sequence[float]) -> dict[str, Any]:
     if min(values) > 0:
         scale = ", ".join(filter(None, (unit, "log scale")))
         return plain(f"{title} ({scale})", **logarithmic(values))
-    return plain(f"{title} ({unit})" if unit else title, range=list(limits(values)))
+    return plain(f"{title} ({unit})" if unit else title, range=limits(values))
 
 
-def limits(values: Sequence[float]) -> tuple[float, float]:
+def limits(values: Sequence[float]) -> list[float]:
     """The span with padding; a single value stands in the middle."""
     low, high = min(values), max(values)
     pad = PADDING * (high - low) or 0.05 * abs(high) or 0.05
-    return low - pad, high + pad
+    return [low - pad, high + pad]
 
 
 def ends(axis: Mapping[str, Any]) -> list[float]:
@@ -136,15 +131,8 @@ def named(places: Iterable[float], names: Iterable[str]) -> dict[str, Any]:
 
 def rows(names: Sequence[str]) -> dict[str, Any]:
     """A vertical axis of named rows, the first at the bottom."""
-    return {
-        **named(range(len(names)), map(label, names)),
-        "tickfont": {"color": MUTED.light},
-        "range": [-0.6, len(names) - 0.4],
-        "showgrid": False,
-        "zeroline": False,
-        "automargin": True,
-        "fixedrange": True,
-    }
+    ticks = named(range(len(names)), map(label, names))
+    return plain("", **ticks, range=[-0.6, len(names) - 0.4], showgrid=False, fixedrange=True)
 
 
 def _tick(value: float) -> str:
@@ -156,7 +144,7 @@ def _tick(value: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to about six round numbers between ``low`` and ``high``."""
+    """Three to seven round numbers between ``low`` and ``high``."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1,), (1, 3), (1, 2, 5)):
         ticks = [
@@ -167,13 +155,8 @@ def _ticks(low: float, high: float) -> list[float]:
         ]
         if len(ticks) >= 3:
             return ticks[:: math.ceil(len(ticks) / 6)]
-    ticks = _even_ticks(low, high, 5.5)
-    return ticks if len(ticks) >= 3 else _even_ticks(low, high, 9)
-
-
-def _even_ticks(low: float, high: float, parts: float) -> list[float]:
-    """Multiples of a round step, at most about so many."""
-    raw = (high - low) / parts
+    # Multiples of a round step, which is less than two sixths of the span.
+    raw = (high - low) / 6
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= raw)
     first, last = math.ceil(low / step), math.floor(high / step)

@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.export.accuracy import Measurement
 from fastrcaps_search.export.samples import OFFSETS, Samples, Sweep
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import write_file
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -24,40 +22,28 @@ CONTENT_POLICY = (
 )
 
 
-def write_evaluation(
-    measured: Measurement, samples: Samples, *, path: Path, written_at: datetime | None = None
-) -> None:
-    """Write the page, or leave the file that is there as it is.
+def evaluation_page(
+    measured: Measurement, samples: Samples, *, written_at: datetime | None = None
+) -> str:
+    """The whole page.
 
     Args:
         measured: What the network made of a split.
         samples: What there is to look at.
-        path: The file; its folder is made if need be.
-        written_at: The date that it shows, now if left out.
-
-    Raises:
-        DiskError: The file cannot be written there.
+        written_at: The date that it shows, in UTC; now if left out.
     """
-    now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, evaluation_page(measured, samples, written_at=now).encode())
-
-
-def evaluation_page(measured: Measurement, samples: Samples, *, written_at: datetime) -> str:
-    """The whole page."""
-    return page_template(
-        "evaluation.html.j2",
+    return page_template("evaluation.html.j2").render(
         picture=picture,
-        strips=strips,
-    ).render(
         card=measured.card,
         measured=measured,
         samples=samples,
+        strips=strips,
         confusion=measured.confusion.tolist(),
         without_decoder=measured.card.parameters.decoder is Decoder.NONE,
         mistakes=int((measured.predicted != measured.labels).sum()),
         offsets=(OFFSETS[0], OFFSETS[-1]),
         content_policy=CONTENT_POLICY,
-        written_at=written_at,
+        written_at=written_at or datetime.now(UTC),
     )
 
 

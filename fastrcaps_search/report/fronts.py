@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from statistics import fmean
 
-from fastrcaps_search.definition.objective import (
-    ACCURACY,
-    COMMON,
-    OBJECTIVES,
-    TRAINING_SECONDS,
-    Objective,
-)
+from fastrcaps_search.analysis.front import front_of
+from fastrcaps_search.definition.objective import COMMON, OBJECTIVES, Objective
 from fastrcaps_search.front.dominance import front_mask
 from fastrcaps_search.store.records import RunRecord
 from fastrcaps_search.store.trials import TrialRecord
@@ -134,13 +129,13 @@ class Front:
 
     axis: TimeAxis
     rows: Mapping[int, Row]
-    numbers: tuple[int, ...]
-    attained: Mapping[Pair, tuple[tuple[float, ...], ...]]
-    infeasible: Mapping[int, Row] = field(default_factory=dict)
+    numbers: Sequence[int]
+    attained: Mapping[Pair, tuple[tuple[float, float], ...]]
+    infeasible: Mapping[int, Row]
 
 
 def fronts(
-    rows: Mapping[TimeAxis, Mapping[int, Row]], infeasible: Container[int] = ()
+    rows: Mapping[TimeAxis, Mapping[int, Row]], infeasible: Container[int]
 ) -> Mapping[TimeAxis, Front]:
     """The front of each measure in which some feasible trial has finite values.
 
@@ -148,31 +143,19 @@ def fronts(
         rows: Values by number in each measure.
         infeasible: Numbers of the infeasible trials.
     """
-    return {
-        axis: _front(axis, kept, {n: row for n, row in found.items() if n not in kept})
-        for axis, found in rows.items()
-        if (kept := {n: row for n, row in found.items() if n not in infeasible})
-    }
+    found = {}
+    for axis, known in rows.items():
+        feasible = {number: row for number, row in known.items() if number not in infeasible}
+        others = {number: row for number, row in known.items() if number in infeasible}
+        if feasible:
+            pairs = pairs_of(next(iter(feasible.values())))
+            attained = {pair: _attained(pair, feasible.values()) for pair in pairs}
+            found[axis] = Front(axis, feasible, front_of(feasible), attained, others)
+    return found
 
 
-def _front(axis: TimeAxis, rows: Mapping[int, Row], infeasible: Mapping[int, Row]) -> Front:
-    names = next(iter(rows.values())).keys()
-    best = _best(rows.values(), [OBJECTIVES[name] for name in names])
-    numbers = [number for number, row in rows.items() if tuple(row.values()) in best]
-
-    def order(number: int) -> tuple[float, ...]:
-        row = rows[number]
-        return -row[ACCURACY.name], row[TRAINING_SECONDS.name], number
-
-    # Distinct places that nothing dominates in the pair alone.
-    attained = {
-        pair: tuple(sorted(_best(rows.values(), (pair.x, pair.y)))) for pair in pairs_of(names)
-    }
-    return Front(axis, rows, tuple(sorted(numbers, key=order)), attained, infeasible)
-
-
-def _best(rows: Iterable[Row], objectives: Sequence[Objective]) -> set[tuple[float, ...]]:
-    """The places in these objectives that no other dominates."""
-    places = list(dict.fromkeys(tuple(row[one.name] for one in objectives) for row in rows))
-    costs = [[one.cost(x) for one, x in zip(objectives, at, strict=True)] for at in places]
-    return {place for place, on in zip(places, front_mask(costs), strict=True) if on}
+def _attained(pair: Pair, rows: Iterable[Row]) -> tuple[tuple[float, float], ...]:
+    """The distinct places, by x, that nothing dominates in the pair alone."""
+    places = sorted({(row[pair.x.name], row[pair.y.name]) for row in rows})
+    mask = front_mask([(pair.x.cost(x), pair.y.cost(y)) for x, y in places])
+    return tuple(place for place, on_front in zip(places, mask, strict=True) if on_front)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.analysis.rows import trial_row
 from fastrcaps_search.report import text
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.plots import MUTED, TEXT, dark_colours
@@ -24,7 +22,6 @@ from fastrcaps_search.report.view import ReportView
 PROBE = "js/probe.js"
 FIRST = ("core", "state", "marked", "figures")
 """Scripts of all pages, before those of the panels; ``page`` is the last."""
-_UNSAFE_IN_SCRIPT = "<>&\u2028\u2029"
 
 
 def page(view: ReportView) -> str:
@@ -37,12 +34,11 @@ def page(view: ReportView) -> str:
         tiles=tiles(view),
         sections=[(section, Markup(section_markup(section, view))) for section in found],
         content_policy=script_policy([probe, plotly, *scripts]),
-        # Template texts and escaped JSON are the only things that go in as they are.
-        style=Markup(template("page.css")),
+        # Texts of templates are the only things that go in as they are.
         probe=Markup(probe),
         library=Markup(plotly),
         scripts=[Markup(script) for script in scripts],
-        report_json=script_json(payload(view, found)),
+        data=payload(view, found),
     )
 
 
@@ -98,13 +94,13 @@ def tiles(view: ReportView) -> Iterator[Tile]:
 
 def payload(view: ReportView, found: Sequence[Section]) -> dict[str, Any]:
     """All that the scripts need; the keys are theirs."""
-    rows = [trial_row(trial.record, view.stored.front_probabilities) for trial in view.trials]
+    rows = [trial.row for trial in view.trials]
     return {
-        "study": {"name": view.name, "inProgress": view.stored.in_progress},
+        "study": {"name": view.name, "inProgress": view.in_progress},
         "rows": rows,
         "csv": csv_text(rows),
         "trials": [_trial(trial) for trial in view.trials],
-        "fronts": {axis.value: list(front.numbers) for axis, front in view.fronts.items()},
+        "fronts": {axis.value: front.numbers for axis, front in view.fronts.items()},
         "marks": {
             mark.policy: {**asdict(mark.tone), "outline": mark.outline} for mark in view.marks
         },
@@ -131,14 +127,6 @@ def _trial(trial: TrialView) -> dict[str, Any]:
         "words": " ".join((*trial.workers, *groups)),
     }
     return {key: value for key, value in found.items() if value}
-
-
-def script_json(value: Any) -> Markup:  # noqa: ANN401 - any JSON value
-    """JSON that can stand in a script element whatever texts it holds."""
-    encoded = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    for character in _UNSAFE_IN_SCRIPT:
-        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return Markup(encoded)
 
 
 def script_policy(scripts: Sequence[str]) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.fronts import TimeAxis
+from fastrcaps_search.report.fronts import Row, TimeAxis
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 
 FIGURES = Path(__file__).with_name("fastrcaps-paper.toml")
@@ -56,24 +57,6 @@ Figures = Mapping[Measure, float]
 """Those of one configuration, run or curve; what is not known is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaperPoint:
-    """One published figure: a training, or the mean of several.
-
-    Attributes:
-        name: The paper's name of it.
-        accuracy: Highest test accuracy over the epochs, a fraction.
-        parameters: Learned parameters, without the paper's coupling coefficients.
-        positions: Training time in the measures that the paper gives. Its seconds are the epoch
-            of the highest accuracy times its figure's seconds per epoch, on its own hardware.
-    """
-
-    name: str
-    accuracy: float
-    parameters: int
-    positions: Mapping[TimeAxis, float]
-
-
 # Not slotted: what its configurations train is worked out once.
 @dataclass(frozen=True)
 class Published:
@@ -92,45 +75,50 @@ class Published:
     study: StudyDefinition
     rows: Mapping[str, Mapping[str, Any]]
 
-    @property
-    def points(self) -> list[PaperPoint]:
-        """The figures as points to lay over a study's own."""
-        found = []
+    def rows_in(self, axis: TimeAxis) -> Mapping[str, Row]:
+        """The figures by name as the rows of a front, where the paper gives that measure of time.
+
+        Accuracies are fractions, parameters learned ones, without the paper's coupling
+        coefficients. Seconds are the epoch of the highest accuracy times the seconds per epoch of
+        the paper's figure, on its own hardware.
+        """
+        found = {}
         learned = self.study.architecture.parameters
         for (name, row), chosen in zip(self.rows.items(), self.study.configurations, strict=True):
-            epochs = float(row["epoch_of_max"])
-            positions = {TimeAxis.EPOCHS: epochs, TimeAxis.SAMPLES: epochs * self.study.split_size}
+            epochs = row["epoch_of_max"]
+            times = {TimeAxis.EPOCHS: epochs, TimeAxis.SAMPLES: epochs * self.study.split_size}
             if (seconds := row.get("figure_seconds_per_epoch")) is not None:
-                positions[TimeAxis.SECONDS] = positions[TimeAxis.PAPER] = epochs * seconds
-            parameters = learned(chosen.decoder, chosen.weight_sharing)
-            found.append(PaperPoint(name, row["accuracy"] / 100, parameters, positions))
+                times |= dict.fromkeys((TimeAxis.SECONDS, TimeAxis.PAPER), epochs * seconds)
+            if axis in times:
+                parameters = learned(chosen.decoder, chosen.weight_sharing)
+                values = (row["accuracy"] / 100, float(times[axis]), parameters)
+                found[name] = dict(zip(COMMON, values, strict=True))
         return found
 
     @property
-    def figures(self) -> dict[str, Figures]:
+    def figures(self) -> Mapping[str, Figures]:
         """The figures, and what follows from them, by name; not all have epochs to reach."""
-        return {name: self._figures(row, self.rows[BASELINE]) for name, row in self.rows.items()}
+        baseline, found = self.rows[BASELINE], {}
+        for name, row in self.rows.items():
+            figures = found[name] = {
+                Measure.ACCURACY: row["accuracy"] / 100,
+                Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
+            }
+            reached = row.get("epochs_to_fixed_accuracy")
+            if reached is None or row is baseline:
+                continue
+            share = reached / baseline["epoch_of_max"]
+            figures[Measure.EPOCHS_TO_BASELINE] = float(reached)
+            figures[Measure.EPOCH_REDUCTION] = 1 - share
+            seconds, against = (one.get("figure_seconds_per_epoch") for one in (row, baseline))
+            if seconds is not None and against is not None:
+                figures[Measure.TIME_REDUCTION] = 1 - share * seconds / against
+        return found
 
     @property
     def known(self) -> set[Measure]:
         """What it has a figure of."""
         return {measure for figures in self.figures.values() for measure in figures}
-
-    @staticmethod
-    def _figures(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Figures:
-        found = {
-            Measure.ACCURACY: row["accuracy"] / 100,
-            Measure.EPOCH_OF_MAX: float(row["epoch_of_max"]),
-        }
-        reached = row.get("epochs_to_fixed_accuracy")
-        if reached is None or row is baseline:
-            return found
-        share = reached / baseline["epoch_of_max"]
-        found |= {Measure.EPOCHS_TO_BASELINE: float(reached), Measure.EPOCH_REDUCTION: 1 - share}
-        seconds, against = (part.get("figure_seconds_per_epoch") for part in (row, baseline))
-        if seconds is not None and against is not None:
-            found[Measure.TIME_REDUCTION] = 1 - share * seconds / against
-        return found
 
     def name_of(self, definition: StudyDefinition, parameters: TrialParameters) -> str | None:
         """The paper's name of a trial's configuration; ``None`` where it trained another.

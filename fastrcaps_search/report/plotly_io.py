@@ -1,12 +1,19 @@
-"""Plotly itself, imported here alone: its script for the page, and its static images."""
+"""Plotly itself, imported here alone: its script for the page, and the front as an image."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # it ships no types
 
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.errors import FastrcapsError
-from fastrcaps_search.report.plots import Drawing
+from fastrcaps_search.report import axes, plots
+from fastrcaps_search.report.fronts import TimeAxis, pairs_of
+from fastrcaps_search.report.projections import projections
+from fastrcaps_search.report.view import ReportView
 
+WIDTH, HEIGHT = 1280, 520
 EXTRA = "pip install 'fastrcaps-search[static]'"
 
 
@@ -15,18 +22,25 @@ def plotly_script() -> str:
     return str(get_plotlyjs())
 
 
-def image(drawing: Drawing, *, form: str, width: int, height: int) -> bytes:
-    """A figure as PNG, SVG or PDF, drawn by Kaleido in an installed Chromium or Chrome.
+def image(view: ReportView, form: str) -> bytes:
+    """The front as PNG, SVG or PDF, drawn by Kaleido in an installed Chromium or Chrome.
+
+    PNG has twice as many pixels as the page's units.
 
     Args:
-        drawing: The figure.
+        view: The study.
         form: ``png``, ``svg`` or ``pdf``.
-        width: Pixels of the page's units; PNG has twice as many.
-        height: The same.
 
     Raises:
-        FastrcapsError: Kaleido or a browser is missing, or the browser failed.
+        FastrcapsError: No trial is complete, Kaleido or a browser is missing, or the browser
+            failed.
     """
+    drawing = static(view)
+    if drawing is None:
+        raise FastrcapsError(
+            f"--format {form} needs a complete trial to draw, got none; "
+            "wait for the first one, or write html"
+        )
     try:
         from kaleido import calc_fig_sync  # type: ignore[import-untyped]  # it ships no types
         from kaleido.errors import (  # type: ignore[import-untyped]  # it ships no types
@@ -38,7 +52,7 @@ def image(drawing: Drawing, *, form: str, width: int, height: int) -> bytes:
             f"--format {form} needs Kaleido, which is not installed; {EXTRA}, or use html, csv "
             "or json"
         ) from error
-    size = {"width": width, "height": height, "scale": 2 if form == "png" else 1}
+    size = {"width": WIDTH, "height": HEIGHT, "scale": 2 if form == "png" else 1}
     try:
         # Plotly's own to_image would fetch MathJax from the network, for which there is no use.
         drawn: bytes = calc_fig_sync(
@@ -57,3 +71,51 @@ def image(drawing: Drawing, *, form: str, width: int, height: int) -> bytes:
             f"the browser must draw the figure as {form}, but it failed: {words[:300]}"
         ) from error
     return drawn
+
+
+def static(view: ReportView) -> plots.Drawing | None:
+    """The front by measured seconds, with a legend and what it is of.
+
+    Returns:
+        ``None`` without a complete trial.
+    """
+    front = view.fronts.get(TimeAxis.SECONDS)
+    if front is None:
+        return None
+    drawn = projections(view.by_number, front)
+    data: list[plots.Trace] = [
+        _key(mark.policy, mark.symbol, mark.tone.light) for mark in view.marks
+    ]
+    if any(trial.shares_weights for trial in view.complete):
+        data.append(_key("hollow: shared weights", "circle-open", plots.MUTED.light))
+    layout: dict[str, Any] = {}
+    # More would not fit beside each other.
+    pairs = pairs_of(COMMON)
+    places = axes.side_by_side(len(pairs), gap=0.075)
+    for pair, (suffix, domain) in zip(pairs, places, strict=True):
+        parts = drawn[pair.name]["layout"]
+        x, y = f"x{suffix}", f"y{suffix}"
+        layout[f"xaxis{suffix}"] = parts["xaxis"] | {"domain": domain, "anchor": y}
+        layout[f"yaxis{suffix}"] = parts["yaxis"] | {"anchor": x}
+        placed = {"xaxis": x, "yaxis": y, "showlegend": False}
+        data += [trace | placed for trace in drawn[pair.name]["data"]]
+    words = (
+        f"{plots.label(view.name)}<br><sub>{plots.label(view.subtitle)}; front: "
+        f"{len(view.front)} of {len(view.complete)} complete trials; "
+        f"{view.written_at:%Y-%m-%d %H:%M} UTC</sub>"
+    )
+    font = {"size": 20, "color": plots.TEXT.light}
+    return plots.drawing(
+        data,
+        showlegend=True,
+        **layout,
+        title={"text": words, "x": 0.01, "xanchor": "left", "font": font},
+        margin={"l": 70, "r": 24, "t": 84, "b": 130},
+    )
+
+
+def _key(name: str, symbol: str, colour: str) -> plots.Trace:
+    """A trace without points, for the legend."""
+    line = {"width": 2 if symbol.endswith("-open") else 0, "color": colour}
+    marker = {"symbol": symbol, "color": colour, "size": 10, "line": line}
+    return plots.scatter("markers", [None], [None], name=plots.label(name), marker=marker)

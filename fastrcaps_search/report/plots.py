@@ -39,27 +39,18 @@ ACCENT = Tone("#005f99", "#6cbcf0")
 BAD = Tone("#a8321c", "#ff9b84")
 """What failed."""
 
-PALETTE = (
-    Tone("#000000", "#ffffff"),
-    Tone("#0072b2", "#56b4e9"),
-    Tone("#00875f", "#00b383"),
-    Tone("#b8588a", "#cc79a7"),
-    Tone("#d55e00", "#e8762b"),
-    Tone("#a87800", "#e69f00"),
-    Tone("#5b4fc4", "#a99cf5"),
+_LOOKS = (
+    (Tone("#000000", "#ffffff"), "circle", "pentagon"),
+    (Tone("#0072b2", "#56b4e9"), "square", "diamond"),
+    (Tone("#00875f", "#00b383"), "triangle-up", "triangle-down"),
+    (Tone("#b8588a", "#cc79a7"), "cross", "x"),
+    (Tone("#d55e00", "#e8762b"), "star", "star"),
+    (Tone("#a87800", "#e69f00"), "hourglass", "bowtie"),
+    (Tone("#5b4fc4", "#a99cf5"), "hexagram", "diamond-wide"),
 )
-"""Of the learning-rate policies, by their place in the registry; then it begins again."""
-
-_SYMBOLS = (
-    ("circle", "pentagon"),
-    ("square", "diamond"),
-    ("triangle-up", "triangle-down"),
-    ("cross", "x"),
-    ("star", "star"),
-    ("hourglass", "bowtie"),
-    ("hexagram", "diamond-wide"),
-)
-"""Of the same: with batches that stay, and with batches that grow."""
+"""Of the learning-rate policies, by their place in the registry, which then begins again: colour,
+symbol with batches that stay, symbol with batches that grow."""
+PALETTE = tuple(tone for tone, *_ in _LOOKS)
 
 OUTLINES = {
     "circle": "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12z",
@@ -87,13 +78,11 @@ class Mark:
         policy: Name of the pair of schedules.
         tone: Its colour.
         symbol: Its marker symbol in Plotly's words.
-        adapts_batch: Whether its batch size grows.
     """
 
     policy: str
     tone: Tone
     symbol: str
-    adapts_batch: bool
 
     @property
     def outline(self) -> str:
@@ -103,13 +92,9 @@ class Mark:
 
 def mark(parameters: TrialParameters) -> Mark:
     """How trials with the policy of ``parameters`` are drawn."""
-    place = LR_POLICIES.names.index(parameters.lr_policy) % len(PALETTE)
-    return Mark(
-        policy=parameters.policy,
-        tone=PALETTE[place],
-        symbol=_SYMBOLS[place][parameters.adapts_batch],
-        adapts_batch=parameters.adapts_batch,
-    )
+    place = LR_POLICIES.names.index(parameters.lr_policy) % len(_LOOKS)
+    tone, *symbols = _LOOKS[place]
+    return Mark(parameters.policy, tone, symbols[parameters.adapts_batch])
 
 
 def dark_colours() -> dict[str, str]:

@@ -9,14 +9,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastrcaps_search.definition.objective import (
-    ACCURACY,
-    PARAMETERS,
-    TRAINING_SECONDS,
-    Objective,
-)
+from fastrcaps_search.definition.objective import COMMON, TRAINING_SECONDS, Objective
 from fastrcaps_search.report import axes, plots, text
-from fastrcaps_search.report.fronts import XYZ, Front, Pair, Row, TimeAxis
+from fastrcaps_search.report.fronts import XYZ, Front, Pair, Row, TimeAxis, pairs_of
 from fastrcaps_search.report.paper import Published
 from fastrcaps_search.report.trials import TrialView, by_look, ranges
 
@@ -24,10 +19,8 @@ WIDTH, HEIGHT, LETTER, LINE = 370, 255, 8, 13
 """Rough sizes in pixels of a figure's inside and of a label, to see which labels would meet."""
 MOST_SHARING = 4
 """Trials of one place that its label names."""
-MOST_BARS = 200
-"""Trials of several runs up to which the spread of those off the front is drawn too."""
 MANY = 150
-"""Trials off the front above which their markers are small and fainter still."""
+"""Trials off the front above which their markers are small, fainter still, and without bars."""
 
 Axis = Mapping[str, Any]
 Columns = Sequence[Objective]
@@ -35,17 +28,21 @@ Trials = Mapping[int, TrialView]
 """All trials by number."""
 
 
-def projections(trials: Trials, front: Front) -> dict[str, plots.Drawing]:
-    """The figures of the pairs in one measure of time, by their names."""
+def projections(
+    trials: Trials, front: Front, more: Sequence[Row] = ()
+) -> dict[str, plots.Drawing]:
+    """The figures of the pairs in one measure of time, by their names.
+
+    Args:
+        trials: The trials.
+        front: The measure's front.
+        more: Rows that the axes hold beside those of the trials.
+    """
     found = {}
     for pair in front.attained:
         columns = (pair.x, pair.y)
-        x, y = laid = _axes(columns, front)
-        data = [
-            _attainment(front, pair, x, y),
-            *_infeasible(trials, front, columns, laid),
-            *_feasible(trials, front, columns, laid),
-        ]
+        x, y = laid = _axes(columns, front, more)
+        data = [_attainment(front, pair, x, y), *_markers(trials, front, columns, laid)]
         found[pair.name] = plots.drawing(data, xaxis=x, yaxis=y)
     return found
 
@@ -61,13 +58,8 @@ def space(trials: Trials, front: Front) -> plots.Drawing:
         scene[f"{key}axis"] = {**axis, **look, "showspikes": False}
         # Axes in depth have none.
         del scene[f"{key}axis"]["automargin"]
-    data = [
-        _stems([front.rows[number] for number in front.numbers], floor=laid[-1]["range"][0]),
-        *_infeasible(trials, front, XYZ, laid),
-        *_feasible(trials, front, XYZ, laid),
-    ]
     return plots.drawing(
-        data,
+        list(_markers(trials, front, XYZ, laid)),
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
         scene={
             **scene,
@@ -84,122 +76,110 @@ def space(trials: Trials, front: Front) -> plots.Drawing:
 
 
 def overlay(paper: Published, trials: Trials, front: Front) -> dict[str, dict[str, Any]]:
-    """The paper's points for one measure of time: a trace, wider axes and what they move.
+    """The paper's points for one measure of time: a trace, wider axes and what goes by their ends.
 
     Returns:
         By name of the figure; without those for which the paper gives no figures.
     """
-    points = [point for point in paper.points if front.axis in point.positions]
-    if not points:
+    rows = paper.rows_in(front.axis)
+    if not rows:
         return {}
-    measured = (ACCURACY.name, TRAINING_SECONDS.name, PARAMETERS.name)
-    rows: list[Row] = [
-        dict(zip(measured, (p.accuracy, p.positions[front.axis], p.parameters), strict=True))
-        for p in points
-    ]
-    runs = "one run" if paper.runs == 1 else f"mean of {paper.runs} runs"
-    words = [
-        f"<b>paper: {plots.label(point.name)}</b><br>accuracy {text.percent(point.accuracy)}, "
-        f"{runs}<br>epoch {point.positions[TimeAxis.EPOCHS]:g}, {point.parameters:,} parameters"
-        for point in points
-    ]
-    if front.axis in (TimeAxis.SECONDS, TimeAxis.PAPER):
-        seconds = [f"{point.positions[front.axis]:,.0f} s" for point in points]
-        words = [f"{a}<br>{b} on {paper.hardware}" for a, b in zip(words, seconds, strict=True)]
     line = {"width": 1.5, "color": plots.MUTED.light}
     marker = {"symbol": "asterisk-open", "size": 10, "color": plots.MUTED.light, "line": line}
-    found = {}
-    for pair in front.attained:
-        if not {pair.x.name, pair.y.name} <= {*measured}:
-            continue
-        x, y = laid = _axes((pair.x, pair.y), front, rows)
-        xs, ys = ([float(row[one.name]) for row in rows] for one in (pair.x, pair.y))
-        said = {"hovertext": words, "hoverinfo": "text", "meta": "paper"}
+    words = [_words(paper, front.axis, name, row) for name, row in rows.items()]
+    said = {"hovertext": words, "hoverinfo": "text", "meta": "paper"}
+    wide, found = projections(trials, front, list(rows.values())), {}
+    for pair in pairs_of(COMMON):
+        traces, layout = wide[pair.name]["data"], wide[pair.name]["layout"]
+        xs, ys = ([row[one.name] for row in rows.values()] for one in (pair.x, pair.y))
         found[pair.name] = {
-            "attained": _attainment(front, pair, x, y),
-            "infeasible": list(_infeasible(trials, front, (pair.x, pair.y), laid)),
+            "below": [trace for trace in traces if trace["meta"] in ("attained", "infeasible")],
             "trace": plots.scatter("markers", xs, ys, marker=marker, **said),
-            "xaxis": x,
-            "yaxis": y,
+            "xaxis": layout["xaxis"],
+            "yaxis": layout["yaxis"],
         }
+    return found
+
+
+def _words(paper: Published, axis: TimeAxis, name: str, row: Row) -> str:
+    """What stands beside one of the paper's points."""
+    accuracy, time, parameters = (row[each] for each in COMMON)
+    runs = "one run" if paper.runs == 1 else f"mean of {paper.runs} runs"
+    found = (
+        f"<b>paper: {plots.label(name)}</b><br>accuracy {text.percent(accuracy)}, {runs}<br>"
+        f"epoch {paper.rows[name]['epoch_of_max']}, {parameters:,.0f} parameters"
+    )
+    if axis in (TimeAxis.SECONDS, TimeAxis.PAPER):
+        found += f"<br>{time:,.0f} s on {paper.hardware}"
     return found
 
 
 def _axes(columns: Columns, front: Front, more: Sequence[Row] = ()) -> list[dict[str, Any]]:
     """The axes of these objectives over the feasible trials, and over more rows."""
     rows = [*front.rows.values(), *more]
-    return [axes.of(one, front.axis, [row[one.name] for row in rows]) for one in columns]
+    return [
+        axes.of(one, front.axis, [row[one.name] for row in rows if one.name in row])
+        for one in columns
+    ]
 
 
-def _feasible(
+def _markers(
     trials: Trials, front: Front, columns: Columns, laid: Sequence[Axis]
 ) -> Iterator[plots.Trace]:
-    """Markers of the feasible trials, of those on the front above the others."""
-    on_front = frozenset(front.numbers)
-    many = len(front.rows) - len(on_front) > MANY
+    """Markers of all trials: infeasible ones below the others, those on the front above.
+
+    An infeasible trial that lies beyond an axis stands at its end.
+    """
+    others = sorted(front.rows.keys() - set(front.numbers))
+    layers = {"infeasible": front.infeasible, "others": others, "front": sorted(front.numbers)}
+    places = {**front.rows, **front.infeasible}
     beside = _labels(front, (columns[0], columns[-1]), laid[0], laid[-1])
-    for is_front in (False, True):
-        shown = [trials[number] for number in front.rows if (number in on_front) is is_front]
-        for group in by_look(shown):
-            rows = [front.rows[trial.number] for trial in group]
-            places = zip("xyz", columns, strict=False)
-            trace: plots.Trace = {k: plots.short(row[c.name] for row in rows) for k, c in places}
-            trace |= _markers(group, on_front=is_front, many=many, in_depth=len(columns) > 2)
-            if is_front:
-                trace |= {
-                    "mode": "markers+text",
-                    "text": [beside.get(trial.number, "") for trial in group],
-                    # The attainment line leaves a marker to the right, up or down, never to the
-                    # left.
-                    **({"textposition": "middle left"} if len(columns) == 2 else {}),
-                    "textfont": plots.SMALL,
-                }
-            if len(columns) == 2 and (is_front or len(shown) <= MOST_BARS):
+    is_flat = len(columns) == 2
+    for layer, numbers in layers.items():
+        many = layer == "infeasible" or len(others) > MANY
+        for group in by_look(trials[number] for number in numbers):
+            trace = _look(group[0], layer, many=many, is_flat=is_flat)
+            trace["customdata"] = [trial.number for trial in group]
+            for key, column, axis in zip("xyz", columns, laid, strict=False):
+                values = (places[number][column.name] for number in trace["customdata"])
+                trace[key] = plots.short(axes.within(axis, value) for value in values)
+            if layer == "front":
+                words = [beside.get(number, "") for number in trace["customdata"]]
+                trace |= {"mode": "markers+text", "text": words, "textfont": plots.SMALL}
+                if not is_flat:
+                    trace["error_z"] = _stems(trace["z"], floor=laid[-1]["range"][0])
+            if is_flat and (layer == "front" or not many):
                 trace |= _spread(group, front, columns)
             yield trace
 
 
-def _infeasible(
-    trials: Trials, front: Front, columns: Columns, laid: Sequence[Axis]
-) -> Iterator[plots.Trace]:
-    """Infeasible trials, faint and below the others; those beyond an axis stand at its end."""
-    for group in by_look(trials[number] for number in front.infeasible):
-        rows = [front.infeasible[trial.number] for trial in group]
-        trace: plots.Trace = {
-            key: plots.short(axes.within(axis, row[column.name]) for row in rows)
-            for key, column, axis in zip("xyz", columns, laid, strict=False)
-        }
-        trace |= _markers(group, on_front=False, many=True, in_depth=len(columns) > 2)
-        yield trace | {"meta": "infeasible"}
-
-
-def _markers(
-    group: Sequence[TrialView], *, on_front: bool, many: bool, in_depth: bool
-) -> plots.Trace:
-    """Markers of trials that are drawn alike, hollow where weights are shared.
+def _look(trial: TrialView, layer: str, *, many: bool, is_flat: bool) -> plots.Trace:
+    """How trials are drawn that look alike: hollow where weights are shared.
 
     Plotly knows few symbols in 3D, so there the kind of batch has one.
     """
-    mark, hollow = group[0].mark, group[0].shares_weights
+    mark, hollow, is_front = trial.mark, trial.shares_weights, layer == "front"
     symbol, sizes = mark.symbol, (13, 9, 6)
-    if in_depth:
-        symbol, sizes = "diamond" if mark.adapts_batch else "circle", (7, 5, 3)
-    outline = 1.0 if many and not on_front else 2.0
+    if not is_flat:
+        grows, sizes = trial.record.parameters.adapts_batch, (7, 5, 3)
+        symbol = "diamond" if grows else "circle"
+    outline = 1.0 if many and not is_front else 2.0
     trace: plots.Trace = {
-        "type": "scatter3d" if in_depth else "scatter",
+        "type": "scatter" if is_flat else "scatter3d",
         "mode": "markers",
-        "customdata": [trial.number for trial in group],
         "hoverinfo": "text",
         "marker": {
             "symbol": symbol + "-open" * hollow,
             "color": mark.tone.light,
-            "size": sizes[0 if on_front else 1 + many],
-            "opacity": 1.0 if on_front else plots.FAINT / (1 + many),
-            "line": {"width": outline * (hollow and not in_depth), "color": mark.tone.light},
+            "size": sizes[0 if is_front else 1 + many],
+            "opacity": 1.0 if is_front else plots.FAINT / (1 + many),
+            "line": {"width": outline * (hollow and is_flat), "color": mark.tone.light},
         },
-        "meta": "front" if on_front else "others",
+        "meta": layer,
     }
-    return trace if in_depth else trace | {"cliponaxis": False}
+    # The attainment line leaves a marker to the right, up or down, never to the left.
+    flat = {"cliponaxis": False, "textposition": "middle left"}
+    return trace | flat if is_flat else trace
 
 
 def _labels(front: Front, columns: Columns, x: Axis, y: Axis) -> dict[int, str]:
@@ -252,18 +232,10 @@ def _attainment(front: Front, pair: Pair, x: Axis, y: Axis) -> plots.Trace:
     )
 
 
-def _stems(rows: Sequence[Row], *, floor: float) -> plots.Trace:
-    """A thin line from each trial on the front to the floor, which places it in depth."""
-    xs, ys, zs = ([row[one.name] for row in rows] for one in XYZ)
-    return {
-        "type": "scatter3d",
-        "x": [value for x in xs for value in (x, x, None)],
-        "y": [value for y in ys for value in (y, y, None)],
-        "z": [value for z in zs for value in (floor, z, None)],
-        "mode": "lines",
-        "line": {"color": plots.ATTAINED.light, "width": 2},
-        "hoverinfo": "skip",
-    }
+def _stems(zs: Sequence[float], *, floor: float) -> dict[str, Any]:
+    """A thin line from each marker to the floor, which places it in depth."""
+    look = {"color": plots.ATTAINED.light, "thickness": 3, "width": 0}
+    return plots.error_bar(zs, [(floor, z) for z in zs], **look)
 
 
 def _spread(group: Sequence[TrialView], front: Front, columns: Columns) -> plots.Trace:

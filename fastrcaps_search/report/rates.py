@@ -4,48 +4,35 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from fastrcaps_search.report import axes, plots, text
-from fastrcaps_search.report.page import script_json, script_policy, template
+from fastrcaps_search.report import axes, plots
+from fastrcaps_search.report.page import script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.templating import page_template
-from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateCurve, RateTest
 
 
-def write_rates(test: RateTest, *, path: Path, written_at: datetime | None = None) -> None:
-    """Write the page, or leave the file that is there as it is.
+def rates_page(test: RateTest, *, written_at: datetime | None = None) -> str:
+    """The whole page.
 
     Args:
         test: What to show.
-        path: The file; its folder is made if need be.
-        written_at: The date that it shows, now if left out.
-
-    Raises:
-        DiskError: The file cannot be written there.
+        written_at: The date that it shows, in UTC; now if left out.
     """
-    now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    write_file(path, rates_page(test, written_at=now).encode())
-
-
-def rates_page(test: RateTest, *, written_at: datetime) -> str:
-    """The whole page."""
     plotly, script = plotly_script(), template("rates.js")
-    return page_template("rates.html.j2", duration=text.duration).render(
+    return page_template("rates.html.j2").render(
         test=test,
         curve=test.curve,
         safety=SAFETY,
         span=SPAN,
         content_policy=script_policy([plotly, script]),
-        style=Markup(template("page.css")),
         library=Markup(plotly),
         script=Markup(script),
-        data_json=script_json({"figure": range_test(test.curve), "dark": plots.dark_colours()}),
-        written_at=written_at,
+        data={"figure": range_test(test.curve), "dark": plots.dark_colours()},
+        written_at=written_at or datetime.now(UTC),
     )
 
 
@@ -84,34 +71,18 @@ def range_test(curve: RateCurve) -> plots.Drawing:
         # Single steps may lie outside.
         yaxis=axes.plain("loss (log scale)", **axes.logarithmic(curve.smoothed)),
         margin={"l": 64, "r": 16, "t": 24, "b": 52},
-        **_proposal(curve),
+        shapes=_proposal(curve),
     )
 
 
-def _proposal(curve: RateCurve) -> dict[str, Any]:
-    """The proposed range, and the rate of the least loss, named above the figure."""
-    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+def _proposal(curve: RateCurve) -> list[dict[str, Any]]:
+    """The proposed range, and a line for the rate of the least loss and for each of its ends."""
+    shade = {"type": "rect", "fillcolor": plots.VEIL.light, "line": {"width": 0}}
     dotted = {"width": 1, "color": plots.MUTED.light, "dash": "dot"}
-    proposed = {
-        "type": "rect",
-        "x1": curve.lr_max,
-        "fillcolor": plots.VEIL.light,
-        "line": {"width": 0},
-    }
-    return {
-        "shapes": [
-            plots.upright(curve.lr_min, yref="paper") | proposed,
-            *(plots.upright(rate, yref="paper", line=dotted) for rate in lines.values()),
-        ],
-        "annotations": [
-            plots.words_at(
-                math.log10(rate),
-                1,
-                name,
-                yref="paper",
-                yanchor="bottom",
-                font={**plots.SMALL, "size": 11},
-            )
-            for name, rate in lines.items()
-        ],
-    }
+    above = {"textposition": "end", "textangle": 0, "yanchor": "bottom"}
+    lines = {"lr_min": curve.lr_min, "lr_max": curve.lr_max, "least loss": curve.best_rate}
+    found = [plots.upright(curve.lr_min, yref="paper", x1=curve.lr_max, **shade)]
+    for name, rate in lines.items():
+        label = {"text": name, "font": {**plots.SMALL, "size": 11}, **above}
+        found.append(plots.upright(rate, yref="paper", line=dotted, label=label))
+    return found

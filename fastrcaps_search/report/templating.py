@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -12,12 +11,13 @@ from fastrcaps_search.report import text
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def page_template(name: str | Path, **filters: Callable[..., object]) -> Template:
+def page_template(name: str | Path) -> Template:
     """A template: values are escaped, and a name that nobody gave is an error.
+
+    Its values may be piped through percent, seconds, count and duration.
 
     Args:
         name: Its file, among the templates of this package if it is a name alone.
-        filters: What its values may be piped through, beside percent, seconds and count.
     """
     path = TEMPLATES / name
     environment = Environment(
@@ -27,6 +27,8 @@ def page_template(name: str | Path, **filters: Callable[..., object]) -> Templat
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    usual = {"percent": text.percent, "seconds": text.seconds, "count": text.count}
-    environment.filters.update({**usual, **filters})
+    compact = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = compact
+    filters = (text.percent, text.seconds, text.count, text.duration)
+    environment.filters.update({each.__name__: each for each in filters})
     return environment.get_template(path.name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
-from fastrcaps_search.definition.objective import COUNTS, FRACTIONS, SECONDS, Objective
+from fastrcaps_search.definition.objective import ACCURACY, COUNTS, FRACTIONS, SECONDS, Objective
 
 NOTHING = "–"
 """What a cell shows where there is no value."""
@@ -24,9 +25,21 @@ def share(probability: float | None) -> str:
     return "?" if probability is None else f"{100 * probability:.0f}\u00a0%"
 
 
-def margin(fraction: float) -> str:
-    """What an interval reaches to each side of a fraction, in per cent: ``± 0.31``."""
-    return f"±\u00a0{_not_nothing(100 * fraction, 2)}"
+def margin(row: Mapping[str, Any], name: str) -> str:
+    """How far the 95 % interval of a value reaches: ``± 0.31``; empty where that is not known.
+
+    Of accuracies in per cent, of seconds with as many digits as their mean has.
+
+    Args:
+        row: A trial's row of ``trials --json``.
+        name: Which of its values.
+    """
+    spread = row.get("spread", {}).get(name)
+    if spread is None:
+        return ""
+    if name == ACCURACY.name:
+        return f"±\u00a0{_not_nothing(100 * spread['margin'], 2)}"
+    return f"±\u00a0{_not_nothing(spread['margin'], _decimals(row['values'][name]))}"
 
 
 def points(fraction: float) -> str:
@@ -37,11 +50,6 @@ def points(fraction: float) -> str:
 def p_value(value: float) -> str:
     """A p-value with two digits, or what it is below."""
     return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
-
-
-def seconds_margin(value: float, mean: float) -> str:
-    """The same for seconds, with as many digits as their mean has."""
-    return f"±\u00a0{_not_nothing(value, _decimals(mean))}"
 
 
 def _not_nothing(value: float, decimals: int) -> str:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from fastrcaps_search.analysis.rows import failure_reason
-from fastrcaps_search.definition.objective import ACCURACY, OBJECTIVES, TRAINING_SECONDS
+from fastrcaps_search.analysis.rows import trial_row
+from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.fronts import TimeAxis, positions
@@ -57,6 +58,11 @@ class TrialView:
         return self.record.number
 
     @cached_property
+    def row(self) -> dict[str, Any]:
+        """Its row of ``trials --json``."""
+        return trial_row(self.record, self.front_probability)
+
+    @cached_property
     def plan(self) -> TrainingPlan:
         """What its training follows."""
         return training_plan(self.definition, self.record.parameters)
@@ -64,7 +70,10 @@ class TrialView:
     @cached_property
     def values(self) -> Values | None:
         """Finite values of a complete trial."""
-        return finite_values(self.record)
+        values = self.record.values
+        if self.record.state is not TrialState.COMPLETE or values is None:
+            return None
+        return values if all(map(math.isfinite, values.values())) else None
 
     @cached_property
     def positions(self) -> Mapping[TimeAxis, float]:
@@ -92,23 +101,7 @@ class TrialView:
 
     def margin(self, name: str) -> str:
         """How far the 95 % interval of a value reaches; empty where that is not known."""
-        margins = {ACCURACY.name: self.accuracy_margin, TRAINING_SECONDS.name: self.seconds_margin}
-        return margins.get(name, "")
-
-    @property
-    def accuracy_margin(self) -> str:
-        """That of its accuracy."""
-        values, spread = self.record.values, self.record.accuracy_spread
-        return text.margin(spread.reach(values.accuracy, 1.0)) if values and spread else ""
-
-    @property
-    def seconds_margin(self) -> str:
-        """The same of its seconds."""
-        values, spread = self.record.values, self.record.seconds_spread
-        if values is None or spread is None:
-            return ""
-        mean = values.training_seconds
-        return text.seconds_margin(spread.reach(mean), mean)
+        return text.margin(self.row, name)
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -134,9 +127,9 @@ class TrialView:
     def note(self) -> str:
         """How far it is, why it failed, or why it is infeasible."""
         record, planned = self.record, self.definition.runs_per_trial
+        first = self.row.get("reason")
         if record.state is TrialState.FAILED:
-            return failure_reason(record)
-        first = record.infeasible
+            return str(first)
         if record.state is TrialState.RUNNING and planned > 1:
             first = f"{len(record.results)} of {planned} runs done"
         under_way = [self._run_note(run) for run in record.runs if not run.has_ended]
@@ -150,14 +143,6 @@ class TrialView:
         number = f"run {run.run}: " if run.run or self.definition.runs_per_trial > 1 else ""
         of = self.definition.epochs_of(self.record.parameters)
         return f"{number}{max(epochs, default=0)} of {of} epochs done, {where}"
-
-
-def finite_values(record: TrialRecord) -> Values | None:
-    """The values of a complete trial, unless one is not a finite number."""
-    values = record.values
-    if record.state is not TrialState.COMPLETE or values is None:
-        return None
-    return values if all(map(math.isfinite, values.values())) else None
 
 
 def finite(values: Iterable[float | None]) -> tuple[float, ...]:

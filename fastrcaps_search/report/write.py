@@ -2,67 +2,47 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
-from fastrcaps_search.analysis.rows import trial_rows
-from fastrcaps_search.definition.release import release
 from fastrcaps_search.disk import disk_errors, replace_file
-from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 
 
-def write_report(
-    stored: StoredStudy,
-    *,
-    path: Path,
-    form: Format = Format.HTML,
-    written_at: datetime | None = None,
-) -> None:
+def write_report(view: ReportView, *, path: Path, form: Format = Format.HTML) -> None:
     """Write the report, or leave the file that is there as it is.
 
     Args:
-        stored: The study with its trials and their epochs.
+        view: The study with its trials and their epochs.
         path: The file; its folder is made if need be.
         form: What to write.
-        written_at: The date that it shows, now if left out.
 
     Raises:
         DiskError: The file cannot be written there.
         FastrcapsError: An image that cannot be drawn.
     """
-    now = (written_at or datetime.now(UTC)).astimezone(UTC)
-    view = ReportView(stored, written_at=now, version=release())
     if form in (Format.CSV, Format.JSON):
         from fastrcaps_search.report.tables import csv_text, json_text
 
         written = csv_text if form is Format.CSV else json_text
-        content = written(trial_rows(stored.trials)).encode()
+        content = written([trial.row for trial in view.trials]).encode()
     elif form is Format.HTML:
         from fastrcaps_search.report.page import page
 
         content = page(view).encode()
     else:
-        content = _image(view, form)
+        from fastrcaps_search.report.plotly_io import image
+
+        content = image(view, form)
     write_file(path, content)
-
-
-def _image(view: ReportView, form: Format) -> bytes:
-    from fastrcaps_search.report.image import HEIGHT, WIDTH, static
-    from fastrcaps_search.report.plotly_io import image
-
-    drawing = static(view)
-    if drawing is None:
-        raise FastrcapsError(
-            f"--format {form} needs a complete trial to draw, got none; "
-            "wait for the first one, or write html"
-        )
-    return image(drawing, form=form, width=WIDTH, height=HEIGHT)
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a page or an image; a reader sees the old file or the new one, whole.
+
+    Args:
+        path: The file; its folder is made if need be.
+        content: The whole of it.
 
     Raises:
         DiskError: The file cannot be written there.

@@ -25,7 +25,7 @@ from fastrcaps_search.report.page import payload
 from fastrcaps_search.report.panels import progress
 from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.tables import csv_text
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
@@ -143,7 +143,7 @@ def test_front_choice_page_and_files_go_by_the_same_values(stored: list[TrialRec
     assert front == [rows[row["trial"]] for row in front]
     best = max(row["values"]["accuracy"] for row in rows)
     assert select_row(front, criteria_of())["values"]["accuracy"] == best
-    view = ReportView(StoredStudy(study, trials, []), written_at=WRITTEN_AT, version="1")
+    view = ReportView(study, trials, written_at=WRITTEN_AT)
     assert view.is_estimated
     assert payload(view, sections(view))["rows"] == rows
     assert [one.number for one in view.front] == [row["trial"] for row in front]
@@ -226,7 +226,7 @@ def test_the_hypervolume_only_grows_though_every_trial_moves_the_estimates(
         moved.add(trials[0].values.accuracy)
         volumes.append(summarise(study, trials, []).hypervolume or 0.0)
         ended = [replace(one, finished_at=float(one.number)) for one in trials]
-        view = ReportView(StoredStudy(study, ended), written_at=WRITTEN_AT, version="1")
+        view = ReportView(study, ended, written_at=WRITTEN_AT)
         shown = progress.gather(view)
         assert shown is not None
         assert shown.hypervolumes[-1] == pytest.approx(volumes[-1])

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Dialog, Page, ViewportSize, expect, syn
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.report.view import StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
@@ -346,7 +346,7 @@ def write_at_fixed_date(
 ) -> Path:
     """Write the page as of 14:05, or so many minutes later."""
     written_at = DATE + timedelta(minutes=minutes)
-    write_report(StoredStudy(study, trials, leases, claims), path=path, written_at=written_at)
+    write_report(ReportView(study, trials, leases, claims, written_at=written_at), path=path)
     return path
 
 

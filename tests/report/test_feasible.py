@@ -86,9 +86,9 @@ def test_figures_have_the_axes_of_the_others_and_small_faint_points(records: Rec
 def test_the_papers_wider_axes_move_them_to_their_own_ends(records: Records) -> None:
     view = view_of(records.study(budget=13), trials_of(records))
     for overlay in front_panel.overlays(front_panel.gather(view))["seconds"].values():
-        assert {trace["meta"] for trace in overlay["infeasible"]} == {"infeasible"}
+        assert [trace["meta"] for trace in overlay["below"]] == ["attained", "infeasible"]
     laid = front_panel.overlays(front_panel.gather(view))["seconds"]["projection-time-accuracy"]
-    (trace,) = laid["infeasible"]
+    _, trace = laid["below"]
     assert trace["customdata"] == [GUESS, ASIDE]
     assert trace["y"][0] == pytest.approx(laid["yaxis"]["range"][0])
     # Faster than all that is shown.

@@ -11,12 +11,12 @@ import pytest
 
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.report.fronts import TimeAxis, pairs_of
-from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
 from fastrcaps_search.report.panels import front as front_panel
+from fastrcaps_search.report.plotly_io import static
 from fastrcaps_search.report.projections import HEIGHT, LETTER, LINE, WIDTH
 from fastrcaps_search.report.view import ReportView
-from tests.report.views import KINDS, WRITTEN_AT, figures, many, stored_of, view_of
+from tests.report.views import KINDS, figures, many, stored_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ def view(records: Records) -> Callable[[str], ReportView]:
 
     def gathered(kind: str) -> ReportView:
         if kind not in found:
-            found[kind] = ReportView(stored_of(kind, records), written_at=WRITTEN_AT, version="1")
+            found[kind] = stored_of(kind, records)
         return found[kind]
 
     return gathered
@@ -60,7 +60,7 @@ def test_plotly_knows_all_that_is_drawn(view: Callable[[str], ReportView], kind:
     for variants in front_panel.overlays(front_panel.gather(view(kind))).values():
         for overlay in variants.values():
             layout = {"xaxis": overlay["xaxis"], "yaxis": overlay["yaxis"]}
-            validate({"data": [overlay["attained"], overlay["trace"]], "layout": layout})
+            validate({"data": [*overlay["below"], overlay["trace"]], "layout": layout})
     drawn = static(view(kind))
     if drawn is not None:
         validate(drawn)
@@ -255,7 +255,7 @@ def test_the_attainment_line_reaches_the_edges_of_the_wider_axes(
 ) -> None:
     drawn = figures(view("paper"))[PAIRS[0].name]["seconds"]
     overlay = front_panel.overlays(front_panel.gather(view("paper")))["seconds"][PAIRS[0].name]
-    narrow, wide = drawn["data"][0], overlay["attained"]
+    narrow, wide = drawn["data"][0], overlay["below"][0]
     # The corners are the study's own: the paper's points move none of them.
     assert wide["x"][:-1] == narrow["x"][:-1]
     assert wide["y"][1:] == narrow["y"][1:]
@@ -270,12 +270,19 @@ def test_lenet5_is_laid_over_with_what_is_known(view: Callable[[str], ReportView
     assert found["seconds"][PAIRS[0].name]["trace"]["x"] == [289.0]
 
 
-def test_a_stem_drops_from_every_trial_on_the_front(view: Callable[[str], ReportView]) -> None:
+def test_a_stem_drops_from_every_trial_on_the_front(
+    view: Callable[[str], ReportView], records: Records
+) -> None:
     drawing = figures(view("full"))["space"]["seconds"]
-    stems = drawing["data"][0]
     floor = drawing["layout"]["scene"]["zaxis"]["range"][0]
-    assert stems["z"][:3] == [floor, 0.970, None]
-    assert stems["x"][::3] == stems["x"][1::3] == [94.0, 118.0, 104.4, 79.9, 62.3]
+    dropped = set()
+    for number, trace, place in of_trials(drawing):
+        if "error_z" in trace:
+            dropped.add(number)
+            stem = trace["error_z"]
+            assert trace["z"][place] - stem["arrayminus"][place] == pytest.approx(floor)
+            assert stem["array"][place] == 0
+    assert dropped == set(records.front)
 
 
 def test_the_image_names_the_study_its_policies_and_its_front(

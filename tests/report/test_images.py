@@ -13,10 +13,10 @@ import pytest
 
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.report.formats import Format
-from fastrcaps_search.report.image import HEIGHT, WIDTH
-from fastrcaps_search.report.view import StoredStudy
+from fastrcaps_search.report.plotly_io import HEIGHT, WIDTH
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
-from tests.report.views import FAILURE, WRITTEN_AT
+from tests.report.views import FAILURE
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -37,13 +37,13 @@ def browser_of_kaleido() -> Iterator[None]:
 
 
 @pytest.fixture
-def stored(records: Records) -> StoredStudy:
-    return StoredStudy(records.study(), records.trials())
+def view(records: Records) -> ReportView:
+    return ReportView(records.study(), records.trials())
 
 
-def written(stored: StoredStudy, folder: Path, form: Format) -> bytes:
+def written(view: ReportView, folder: Path, form: Format) -> bytes:
     path = folder / "images" / f"front.{form}"
-    write_report(stored, path=path, form=form, written_at=WRITTEN_AT)
+    write_report(view, path=path, form=form)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     return path.read_bytes()
 
@@ -52,16 +52,14 @@ def written(stored: StoredStudy, folder: Path, form: Format) -> bytes:
 @pytest.mark.filterwarnings("ignore:The kopts argument:UserWarning")
 @pytest.mark.usefixtures("browser_of_kaleido")
 class TestDrawn:
-    def test_png_has_twice_the_pixels(self, stored: StoredStudy, tmp_path: Path) -> None:
-        found = written(stored, tmp_path, Format.PNG)
+    def test_png_has_twice_the_pixels(self, view: ReportView, tmp_path: Path) -> None:
+        found = written(view, tmp_path, Format.PNG)
         assert found.startswith(b"\x89PNG\r\n\x1a\n")
         assert struct.unpack(">II", found[16:24]) == (2 * WIDTH, 2 * HEIGHT)
         assert found.endswith(b"IEND\xaeB`\x82")
 
-    def test_svg_names_the_study_and_its_policies(
-        self, stored: StoredStudy, tmp_path: Path
-    ) -> None:
-        found = written(stored, tmp_path, Format.SVG).decode()
+    def test_svg_names_the_study_and_its_policies(self, view: ReportView, tmp_path: Path) -> None:
+        found = written(view, tmp_path, Format.SVG).decode()
         assert found.startswith("<svg")
         assert f'width="{WIDTH}" height="{HEIGHT}"' in found
         for words in (
@@ -74,18 +72,18 @@ class TestDrawn:
         ):
             assert words in found
 
-    def test_pdf_is_one(self, stored: StoredStudy, tmp_path: Path) -> None:
-        found = written(stored, tmp_path, Format.PDF)
+    def test_pdf_is_one(self, view: ReportView, tmp_path: Path) -> None:
+        found = written(view, tmp_path, Format.PDF)
         assert found.startswith(b"%PDF-")
         assert found.rstrip().endswith(b"%%EOF")
 
 
-def refused(stored: StoredStudy, folder: Path, form: Format) -> str:
+def refused(view: ReportView, folder: Path, form: Format) -> str:
     """The error's message; what was there before stays."""
     path = folder / f"front.{form}"
     path.write_text("an earlier image")
     with pytest.raises(FastrcapsError) as raised:
-        write_report(stored, path=path, form=form)
+        write_report(view, path=path, form=form)
     assert path.read_text() == "an earlier image"
     assert [entry.name for entry in folder.iterdir()] == [path.name]
     message = str(raised.value)
@@ -98,36 +96,36 @@ def test_without_a_complete_trial_there_is_nothing_to_draw(
     records: Records, tmp_path: Path, form: Format
 ) -> None:
     trials = [records.failed(0, FAILURE), records.running(1)]
-    assert refused(StoredStudy(records.study(), trials), tmp_path, form) == (
+    assert refused(ReportView(records.study(), trials), tmp_path, form) == (
         f"--format {form} needs a complete trial to draw, got none; "
         "wait for the first one, or write html"
     )
 
 
 def test_without_chromium_the_error_says_what_to_install(
-    stored: StoredStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
-    assert refused(stored, tmp_path, Format.PNG) == (
+    assert refused(view, tmp_path, Format.PNG) == (
         "--format png needs Chromium or Chrome on the path, got none; install one "
         "(Debian: apt-get install chromium), name it in BROWSER_PATH, or use html, csv or json"
     )
 
 
 def test_without_kaleido_the_error_says_what_to_install(
-    stored: StoredStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As Python marks what cannot be imported.
     monkeypatch.setitem(sys.modules, "kaleido", None)
     monkeypatch.setitem(sys.modules, "kaleido.errors", None)
-    assert refused(stored, tmp_path, Format.SVG) == (
+    assert refused(view, tmp_path, Format.SVG) == (
         "--format svg needs Kaleido, which is not installed; "
         "pip install 'fastrcaps-search[static]', or use html, csv or json"
     )
 
 
 def test_a_browser_that_fails_is_one_line(
-    stored: StoredStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kaleido.errors import KaleidoError  # type: ignore[import-untyped]  # it ships no types
 
@@ -137,13 +135,13 @@ def test_a_browser_that_fails_is_one_line(
             raise error
 
         monkeypatch.setattr("kaleido.calc_fig_sync", fail)
-        message = refused(stored, tmp_path, Format.PDF)
+        message = refused(view, tmp_path, Format.PDF)
         assert message.startswith("the browser must draw the figure as pdf, but it failed: ")
         assert "closed at once" in message
 
 
 def test_nothing_is_fetched_for_an_image(
-    stored: StoredStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[dict[str, Any]] = []
 
@@ -152,6 +150,6 @@ def test_nothing_is_fetched_for_an_image(
         return b"drawn"
 
     monkeypatch.setattr("kaleido.calc_fig_sync", draw)
-    assert written(stored, tmp_path, Format.SVG) == b"drawn"
+    assert written(view, tmp_path, Format.SVG) == b"drawn"
     # Left to itself Kaleido loads MathJax from a server.
     assert [options["kopts"] for options in given] == [{"mathjax": False}]

@@ -28,11 +28,11 @@ def test_a_repeat_that_ends_is_news(records: Records) -> None:
     before = stored_of("repeated", records)
     assert news(before) == news(stored_of("repeated", records))
     # Its last epoch had been stored before; now its result is.
-    two = before.trials[2]
+    two = before.records[2]
     for end in ({"accuracy": 0.96}, {"failure": "the disk is full"}):
         runs = (*two.runs[:2], replace(two.runs[2], **end))
-        trials = [replace(two, runs=runs) if t is two else t for t in before.trials]
-        assert news(before) != news(replace(before, trials=trials))
+        trials = [replace(two, runs=runs) if t is two else t for t in before.records]
+        assert news(before) != news(replace(before, records=trials))
     planned = replace(before, study=replace(before.study, front_runs=6))
     assert news(before) != news(planned)
 

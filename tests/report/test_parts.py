@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fastrcaps_search.report.image import static
 from fastrcaps_search.report.panel import ALWAYS
 from fastrcaps_search.report.panels import importance
+from fastrcaps_search.report.plotly_io import static
 from fastrcaps_search.report.plots import ACCENT, BAD, MUTED
-from fastrcaps_search.report.view import ReportView
-from tests.report.views import FAILURE, HOSTILE, WRITTEN_AT, figures, stored_of, view_of
+from tests.report.views import FAILURE, HOSTILE, figures, stored_of, view_of
 
 if TYPE_CHECKING:
     from fastrcaps_search.report.plots import Drawing
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def full(records: Records) -> dict[str, Mapping[str, Drawing]]:
-    stored = stored_of("full", records)
-    return figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))
+    return figures(stored_of("full", records))
 
 
 def lines_of(drawing: Drawing) -> dict[int, list[float]]:
@@ -81,8 +79,7 @@ def test_the_front_is_drawn_over_the_others(
 
 
 def test_a_rail_of_many_values_names_its_ends_alone(records: Records) -> None:
-    stored = stored_of("rates", records)
-    drawn = figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))["parallel"][ALWAYS]
+    drawn = figures(stored_of("rates", records))["parallel"][ALWAYS]
     place = drawn["layout"]["xaxis"]["ticktext"].index("lr<br>max")
     words = [a["text"] for a in drawn["layout"]["annotations"] if a["x"] == place]
     assert words == ["0.0001", f"{1e-4 * 1.1**44:.3g}"]
@@ -92,8 +89,7 @@ def test_a_rail_of_many_values_names_its_ends_alone(records: Records) -> None:
 
 
 def test_equal_trials_stand_in_the_middle(records: Records) -> None:
-    stored = stored_of("equal", records)
-    drawn = figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))["parallel"][ALWAYS]
+    drawn = figures(stored_of("equal", records))["parallel"][ALWAYS]
     assert set(lines_of(drawn)) == set(range(12))
     assert all(line == [0.5, 0.5, 0.5] for line in lines_of(drawn).values())
 
@@ -115,8 +111,7 @@ def test_the_first_of_the_front_is_the_top_row_of_certainty(
 
 
 def test_each_run_has_a_tick_where_there_are_several(records: Records) -> None:
-    stored = stored_of("runs", records)
-    drawing = figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))["accuracies"][ALWAYS]
+    drawing = figures(stored_of("runs", records))["accuracies"][ALWAYS]
     (runs,) = [trace for trace in drawing["data"] if trace["name"] == "each run"]
     places = {place: [] for place in runs["y"]}  # type: dict[int, list[float]]
     for x, y in zip(runs["x"], runs["y"], strict=True):
@@ -196,8 +191,7 @@ def test_the_timeline_has_a_bar_for_each_claim(
 
 
 def test_workers_of_several_machines_have_lanes_apart(records: Records) -> None:
-    stored = stored_of("devices", records)
-    drawing = figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))["timeline"][ALWAYS]
+    drawing = figures(stored_of("devices", records))["timeline"][ALWAYS]
     lanes = drawing["layout"]["yaxis"]["ticktext"]
     assert lanes == ["worker-1 on server", "worker-1 on desk"]
 
@@ -244,8 +238,7 @@ def test_a_policys_label_is_no_markup(records: Records) -> None:
 
 
 def test_the_mean_over_runs_is_a_second_thin_bar(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     drawing = figures(view)["accuracies"][ALWAYS]
     names = [trace["name"] for trace in drawing["data"]]
     assert names == [
@@ -265,7 +258,7 @@ def test_the_mean_over_runs_is_a_second_thin_bar(records: Records) -> None:
     # At the right the probability of each, in its row.
     words = [(note["y"], note["text"]) for note in drawing["layout"]["annotations"]]
     expected = [
-        (place, f"{100 * view.stored.front_probabilities[number]:.0f}\u00a0%")
+        (place, f"{100 * view.front_probabilities[number]:.0f}\u00a0%")
         for place, number in enumerate(records.front[::-1])
     ]
     assert words == [*expected, (0, "on front")]
@@ -280,8 +273,7 @@ def test_nothing_stands_at_the_right_where_nothing_was_repeated(
 
 
 def test_one_more_run_is_a_bar_and_takes_nothing_over(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    drawing = figures(ReportView(stored, written_at=WRITTEN_AT, version="1"))["timeline"][ALWAYS]
+    drawing = figures(stored_of("repeated", records))["timeline"][ALWAYS]
     bars = {trace["name"]: trace["customdata"] for trace in drawing["data"]}
     assert bars == {
         "complete": list(range(11)),

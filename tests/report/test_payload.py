@@ -22,13 +22,12 @@ from fastrcaps_search.report.curves import UNITS, UNKNOWN
 from fastrcaps_search.report.page import page
 from fastrcaps_search.report.panels.card import MOST_TRACE
 from fastrcaps_search.report.tables import csv_text
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import EpochRecord
 from tests.report.views import (
     FAILURE,
     HOSTILE,
     KINDS,
-    WRITTEN_AT,
     payload,
     stored_of,
     view_of,
@@ -143,12 +142,12 @@ def test_curves_that_do_not_fit_are_left_out(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_study_is_plain_json(records: Records, kind: str) -> None:
-    stored = stored_of(kind, records)
-    found = payload(ReportView(stored, written_at=WRITTEN_AT, version="1"))
+    view = stored_of(kind, records)
+    found = payload(view)
     text = json.dumps(found, allow_nan=False)
-    assert json.loads(text)["rows"] == trial_rows(stored.trials)
-    assert len(found["trials"]) == len(found["rows"]) == len(stored.trials)
-    assert found["csv"] == csv_text(trial_rows(stored.trials))
+    assert json.loads(text)["rows"] == trial_rows(view.records)
+    assert len(found["trials"]) == len(found["rows"]) == len(view.records)
+    assert found["csv"] == csv_text(trial_rows(view.records))
     go.Figure({"data": [], "layout": found["panels"]["card"]["layout"]})
 
 
@@ -272,8 +271,7 @@ def test_the_study_says_where_it_lies_and_how_it_is_repeated(records: Records) -
         ("a b.db", " --storage 'a b.db'"),
         (None, ' --storage "${FASTRCAPS_STORAGE:?}"'),
     ):
-        stored = StoredStudy(records.study(), records.trials(), storage=storage)
-        found = payload(ReportView(stored, written_at=WRITTEN_AT, version="1"))
+        found = payload(ReportView(records.study(), records.trials(), storage=storage))
         card = found["panels"]["card"]
         assert card["select"] == f"fastrcaps-search select --study mnist-mini{words}"
         assert card["export"] == f"fastrcaps-search export --study mnist-mini{words}"
@@ -337,7 +335,7 @@ def large(records: Records, *, trials: int, epochs: int) -> list[TrialRecord]:
 def test_a_page_of_a_thousand_trials_of_a_hundred_epochs_is_small(records: Records) -> None:
     trials = large(records, trials=1_000, epochs=100)
     study = records.study(budget=1_000, epochs=100)
-    view = ReportView(StoredStudy(study, trials), written_at=WRITTEN_AT, version="1")
+    view = ReportView(study, trials)
     assert len(page(view).encode()) < 8_000_000
     found = cards(view)
     assert all(len(base64.b64decode(card["runs"][0]["curve"])) == 200 for card in found)
@@ -350,16 +348,13 @@ def keys_of(value: Any) -> set[str]:  # noqa: ANN401 - any JSON value
 
 
 def test_nothing_in_it_names_a_machine_id(records: Records) -> None:
-    found = json.dumps(
-        payload(ReportView(stored_of("full", records), written_at=WRITTEN_AT, version="1"))
-    )
+    found = json.dumps(payload(stored_of("full", records)))
     assert "desk/1f" not in found
     assert "boot" not in keys_of(json.loads(found))
 
 
 def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     facts = [
         {label: said.replace("\u00a0", " ") for label, said in card["facts"].items()}
         for card in cards(view)
@@ -378,9 +373,9 @@ def test_each_run_says_its_accuracy_or_why_it_failed(records: Records) -> None:
 
 def test_an_estimate_stands_beside_the_mean_that_was_measured(records: Records) -> None:
     stored = stored_of("repeated", records)
-    (first, *_) = estimated(stored.trials, study=stored.study)
+    (first, *_) = estimated(stored.records, study=stored.study)
     assert first.values is not None
-    (card, *_) = cards(view_of(stored.study, estimated(stored.trials, study=stored.study)))
+    (card, *_) = cards(view_of(stored.study, estimated(stored.records, study=stored.study)))
     said = card["facts"]["accuracy"].replace("\u00a0", " ")
     assert said.startswith(f"{100 * first.values.accuracy:.2f} % ± ")
     assert said.endswith("(estimate; its run 93.80 %)")

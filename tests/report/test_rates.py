@@ -11,7 +11,8 @@ from playwright.sync_api import Browser
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.errors import DiskError
-from fastrcaps_search.report.rates import range_test, rates_page, write_rates
+from fastrcaps_search.report.rates import range_test, rates_page
+from fastrcaps_search.report.write import write_file
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, growing_rates
 
 DATE = datetime(2026, 5, 4, 14, 5, tzinfo=UTC)
@@ -42,10 +43,10 @@ def test_the_figure_shows_the_curve_and_the_proposal(test: RateTest) -> None:
     assert steps["y"] == pytest.approx(test.curve.losses)
     assert smoothed["y"] == pytest.approx(test.curve.smoothed)
     assert steps["x"] == smoothed["x"] == pytest.approx(test.curve.rates)
-    shaded = figure["layout"]["shapes"][0]
+    shaded, *lines = figure["layout"]["shapes"]
     assert (shaded["x0"], shaded["x1"]) == (1e-4, 1e-3)
-    names = {note["text"]: note["x"] for note in figure["layout"]["annotations"]}
-    assert names == pytest.approx({"lr_min": -4, "lr_max": -3, "least loss": -2})
+    named = {line["label"]["text"]: line["x0"] for line in lines}
+    assert named == pytest.approx({"lr_min": 1e-4, "lr_max": 1e-3, "least loss": 1e-2})
 
 
 def test_the_page_says_what_was_done(test: RateTest) -> None:
@@ -63,7 +64,7 @@ def test_a_browser_draws_it_and_asks_nobody(
     browser: Browser, test: RateTest, tmp_path: Path, scheme: str
 ) -> None:
     path = tmp_path / "new" / "rates.html"
-    write_rates(test, path=path, written_at=DATE)
+    write_file(path, rates_page(test).encode())
     context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
     page = context.new_page()
     said, asked = [], []
@@ -73,7 +74,7 @@ def test_a_browser_draws_it_and_asks_nobody(
     page.goto(path.as_uri())
     page.wait_for_selector("#curve .scatterlayer .js-line")
     assert page.locator("#curve .scatterlayer .point").count() == 56
-    assert page.locator("#curve .annotation-text").all_text_contents() == [
+    assert page.locator("#curve .shape-label text").all_text_contents() == [
         *("lr_min", "lr_max", "least loss")
     ]
     back = page.locator("#curve .main-svg").first.evaluate("(svg) => svg.style.background")
@@ -87,4 +88,4 @@ def test_a_browser_draws_it_and_asks_nobody(
 
 def test_a_page_that_cannot_be_written(test: RateTest, tmp_path: Path) -> None:
     with pytest.raises(DiskError, match=r"must be writable at .*, got: a folder; name another"):
-        write_rates(test, path=tmp_path)
+        write_file(tmp_path, rates_page(test).encode())

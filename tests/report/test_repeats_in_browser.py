@@ -19,7 +19,7 @@ from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.write import write_report
 from tests.report.addresses import expect_fragment
 from tests.report.conftest import SHARED, open_in
-from tests.report.views import WRITTEN_AT, stored_of
+from tests.report.views import stored_of
 
 if TYPE_CHECKING:
     from tests.report.conftest import Opened, Records
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def opened(records: Records, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     # By this name the page stays open when another test closes its own.
     path = tmp_path_factory.mktemp("repeated") / SHARED
-    write_report(stored_of("repeated", records), path=path, written_at=WRITTEN_AT)
+    write_report(stored_of("repeated", records), path=path)
     return open_in(browser, path)
 
 
@@ -41,7 +41,7 @@ def page(opened: Opened) -> Page:
 @pytest.fixture(scope="module")
 def sure(records: Records) -> dict[int, float | None]:
     """Probabilities as ``trials --json`` gives them; none for the failed trial."""
-    rows = trial_rows(stored_of("repeated", records).trials)
+    rows = trial_rows(stored_of("repeated", records).records)
     return {row["trial"]: row.get("front_probability") for row in rows}
 
 
@@ -99,10 +99,10 @@ def test_with_estimates_the_card_and_the_files_have_the_means_too(
     records: Records, browser: Browser, tmp_path: Path
 ) -> None:
     stored = stored_of("repeated", records)
-    stored = replace(stored, trials=estimated(stored.trials, study=stored.study))
-    write_report(stored, path=tmp_path / "estimated.html", written_at=WRITTEN_AT)
+    stored = replace(stored, records=estimated(stored.records, study=stored.study))
+    write_report(stored, path=tmp_path / "estimated.html")
     opened = open_in(browser, tmp_path / "estimated.html")
-    rows = trial_rows(stored.trials)
+    rows = trial_rows(stored.records)
     for number, of in ((5, "mean of 5 runs 97.00 %"), (1, "its run 95.20 %")):
         row = rows[number]
         value, margin = row["values"]["accuracy"], row["spread"]["accuracy"]["margin"]
@@ -139,7 +139,7 @@ def test_the_card_tells_of_repeats_without_a_result(page: Page, opened: Opened) 
 def test_the_files_of_the_page_are_those_of_the_command(
     page: Page, records: Records, tmp_path: Path
 ) -> None:
-    rows = trial_rows(stored_of("repeated", records).trials)
+    rows = trial_rows(stored_of("repeated", records).records)
     saved = {}
     for kind in ("CSV", "JSON"):
         with page.expect_download() as waiting:
@@ -186,7 +186,7 @@ def test_a_narrow_page_scrolls_its_tables_alone(
     records: Records, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:
     path = tmp_path / "narrow.html"
-    write_report(stored_of("repeated", records), path=path, written_at=WRITTEN_AT)
+    write_report(stored_of("repeated", records), path=path)
     page = open_page(path).page
     page.set_viewport_size({"width": 390, "height": 800})
     wide = "() => document.documentElement.scrollWidth"

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from fastrcaps_search.definition.load import load_study
-from fastrcaps_search.report.view import StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.training.policy import training_plan
@@ -406,7 +406,7 @@ def test_the_command_lines_name_the_database(
     words: str,
 ) -> None:
     path = tmp_path / "page.html"
-    write_report(StoredStudy(records.study(), records.trials()[:1], storage=storage), path=path)
+    write_report(ReportView(records.study(), records.trials()[:1], storage=storage), path=path)
     line = open_page(path).page.locator("#answer-command").inner_text()
     assert line == f"fastrcaps-search select --study mnist-mini{words}"
 

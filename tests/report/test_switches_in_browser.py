@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from fastrcaps_search.analysis.rows import trial_rows
 from fastrcaps_search.report.tables import csv_text, json_text
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.trials import TrialRecord
 from tests.report.addresses import expect_fragment
@@ -239,8 +239,7 @@ def test_the_pages_front_is_that_of_brute_force(
         records.failed(number, failure) if row is None else records.complete(number, *row)
         for number, row in enumerate(values)
     ]
-    stored = StoredStudy(records.study(budget=99), trials)
-    view = ReportView(stored, written_at=records.date, version="1")
+    view = ReportView(records.study(budget=99), trials, written_at=records.date)
     assert {trial.number for trial in view.front} == front_by_brute_force(trials)
 
 

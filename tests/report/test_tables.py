@@ -24,7 +24,7 @@ ODD = ['say "no"', "a,b;c\td", "two\nlines\r\nand more", HOSTILE, "=1+1", " spac
 @pytest.fixture(scope="session")
 def rows(records: Records) -> list[dict[str, Any]]:
     """Eleven complete trials, one failed, one running."""
-    return trial_rows(stored_of("full", records).trials)
+    return trial_rows(stored_of("full", records).records)
 
 
 def test_columns_come_in_the_documented_order(rows: list[dict[str, Any]]) -> None:
@@ -110,7 +110,7 @@ def test_hostile_texts_survive(records: Records) -> None:
 
 
 def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> None:
-    rates = csv_text(trial_rows(stored_of("rates", records).trials)).split("\n")[0].split(",")
+    rates = csv_text(trial_rows(stored_of("rates", records).records)).split("\n")[0].split(",")
     assert [name for name in rates if name.startswith("params.")] == [
         "params.lr_policy",
         "params.batch_policy",
@@ -120,7 +120,7 @@ def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> N
         "params.lr_min",
         "params.batch_size",
     ]
-    lenet5 = csv_text(trial_rows(stored_of("lenet5", records).trials)).split("\n")[0].split(",")
+    lenet5 = csv_text(trial_rows(stored_of("lenet5", records).records)).split("\n")[0].split(",")
     assert "params.decoder" not in lenet5
 
 
@@ -150,7 +150,7 @@ def test_json_keeps_texts_readable_and_numbers_finite(records: Records) -> None:
 
 
 def test_spreads_have_columns_where_some_trial_has_one(records: Records) -> None:
-    rows = trial_rows(stored_of("repeated", records).trials)
+    rows = trial_rows(stored_of("repeated", records).records)
     text = csv_text(rows)
     header = text.split("\n")[0].split(",")
     assert header[7:] == [

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fastrcaps_search.analysis.rows import trial_rows
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.report.fronts import TimeAxis
 from fastrcaps_search.report.page import tiles
 from fastrcaps_search.report.panels import effects, importance, protocol
 from fastrcaps_search.report.sections import sections
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from tests.report.views import (
     FAILURE,
-    WRITTEN_AT,
     stored_of,
     view_of,
     with_repeat,
@@ -70,7 +70,7 @@ def test_facts_state_the_protocol(records: Records) -> None:
         "5 epochs of 4,000 images, shifted by up to 2 pixels; 1 run per trial; fp32"
     )
     assert facts["Batch sizes"] == "16 where constant; AdaBatch growing after epochs 1, 2, 3"
-    assert facts["Versions"] == "fastrcaps-search 0.1.0, torch 2.14.1"
+    assert facts["Versions"] == f"fastrcaps-search {release()}, torch 2.14.1"
     # Eight types of primary capsules at 6 x 6 places, ten classes.
     assert facts["Paper's count"] == "learned parameters plus 2,880 coupling coefficients"
     # Guessing among ten classes; five epochs of 18.8 s at a twentieth of the speed to one at
@@ -195,7 +195,7 @@ def test_one_trial_is_the_whole_front(records: Records) -> None:
 
 def test_a_study_without_trials_is_all_to_come(records: Records) -> None:
     view = view_of(records.study(), [])
-    assert view.stored.in_progress
+    assert view.in_progress
     assert [(tile.value, tile.note) for tile in list(tiles(view))] == [
         ("0 of 12", "none started yet")
     ]
@@ -230,10 +230,8 @@ def test_values_that_are_not_finite_are_on_no_front(records: Records) -> None:
 def test_a_study_is_in_progress_until_nothing_is_left(
     records: Records, finished: int, budget: int, possible: int | None, expected: bool
 ) -> None:
-    stored = StoredStudy(
-        records.study(budget=budget), records.trials()[:finished], possible=possible
-    )
-    assert ReportView(stored, written_at=WRITTEN_AT, version="1").stored.in_progress is expected
+    view = ReportView(records.study(budget=budget), records.trials()[:finished], possible=possible)
+    assert view.in_progress is expected
 
 
 def test_mixed_devices_are_warned_of(records: Records) -> None:
@@ -260,19 +258,19 @@ def test_a_repeat_under_way_says_how_far_it_is(records: Records) -> None:
 
 
 def test_a_repeat_that_has_ended_leaves_no_note(records: Records) -> None:
-    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     assert [trial.number for trial in view.trials if trial.note] == [2, 3]
     assert view.trials[3].note == "diverged at epoch 2"
 
 
 def test_the_protocol_says_how_many_repeats_are_left(records: Records) -> None:
-    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     facts = protocol.gather(view)
     # 5 has had its five runs. 2 has two results, 9 three ended runs, 8, 7 and 1, which may
     # belong to the front, one each: 3 + 2 + 4 + 4 + 4.
-    near = {n for n, sure in view.stored.front_probabilities.items() if sure >= 0.1}
+    near = {n for n, sure in view.front_probabilities.items() if sure >= 0.1}
     assert near == {1, 2, 5, 7, 8, 9}
-    assert len(view.stored.work.repeats) == 17
+    assert len(view.summary.work.repeats) == 17
     expected = "until each trial on or near the front has 5 runs, 17 to go"
     assert facts["Repeats"] == expected
     done = view_of(replace(records.study(), front_runs=1), records.trials())
@@ -286,18 +284,17 @@ def test_a_study_is_in_progress_while_repeats_are_due(
     records: Records, repeats: int, expected: bool
 ) -> None:
     study = replace(records.study(budget=11), front_runs=repeats)
-    assert StoredStudy(study, records.trials()).in_progress is expected
-    assert view_of(study, records.trials()).stored.in_progress is expected
+    assert ReportView(study, records.trials()).in_progress is expected
+    assert view_of(study, records.trials()).in_progress is expected
 
 
 def test_probabilities_are_those_of_the_rows(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
-    rows = {row["trial"]: row for row in trial_rows(stored.trials)}
+    view = stored_of("repeated", records)
+    rows = {row["trial"]: row for row in trial_rows(view.records)}
     for trial in view.trials:
         assert trial.front_probability == rows[trial.number].get("front_probability")
     assert view.trials[3].front_probability is None
-    assert view_of(records.study(), records.trials()).stored.front_probabilities == {}
+    assert view_of(records.study(), records.trials()).front_probabilities == {}
 
 
 @pytest.mark.parametrize(
@@ -307,7 +304,6 @@ def test_probabilities_are_those_of_the_rows(records: Records) -> None:
 def test_the_command_that_repeats_names_the_study(
     records: Records, storage: str | None, words: str
 ) -> None:
-    stored = StoredStudy(records.study(), [], storage=storage)
-    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
+    view = ReportView(records.study(), [], storage=storage)
     expected = f"fastrcaps-search run --study mnist-mini{words} --runs-on-front 5"
     assert view.repeat_command == expected

@@ -13,7 +13,7 @@ from fastrcaps_search.report.page import payload as page_payload
 from fastrcaps_search.report.plots import Drawing
 from fastrcaps_search.report.sections import figures as all_figures
 from fastrcaps_search.report.sections import sections
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -39,8 +39,7 @@ def view_of(
     leases: Sequence[LeaseRecord] = (),
     claims: Sequence[ClaimRecord] = (),
 ) -> ReportView:
-    stored = StoredStudy(study, trials, leases, claims)
-    return ReportView(stored, written_at=WRITTEN_AT, version="0.1.0")
+    return ReportView(study, trials, leases, claims, written_at=WRITTEN_AT)
 
 
 def figures(view: ReportView) -> dict[str, Mapping[str, Drawing]]:
@@ -87,9 +86,9 @@ def with_repeat(
     return replace(trial, runs=(*trial.runs, begun), epochs=(*trial.epochs, *stored))
 
 
-def stored_of(kind: str, records: Records) -> StoredStudy:
+def stored_of(kind: str, records: Records) -> ReportView:
     """A study of one of the ``KINDS``."""
-    return _MAKERS[kind](records)
+    return replace(_MAKERS[kind](records), written_at=WRITTEN_AT)
 
 
 def many(records: Records, number: int) -> list[TrialRecord]:
@@ -107,40 +106,40 @@ def many(records: Records, number: int) -> list[TrialRecord]:
     ]
 
 
-def _empty(records: Records) -> StoredStudy:
-    return StoredStudy(records.study(), [])
+def _empty(records: Records) -> ReportView:
+    return ReportView(records.study(), [])
 
 
-def _one(records: Records) -> StoredStudy:
-    return StoredStudy(records.study(), records.trials()[:1])
+def _one(records: Records) -> ReportView:
+    return ReportView(records.study(), records.trials()[:1])
 
 
-def _failed(records: Records) -> StoredStudy:
+def _failed(records: Records) -> ReportView:
     failed = [records.failed(number, FAILURE) for number in range(3)]
-    return StoredStudy(records.study(), failed, [], [records.claim(0, 1, "w", 5.0)])
+    return ReportView(records.study(), failed, [], [records.claim(0, 1, "w", 5.0)])
 
 
-def _equal(records: Records) -> StoredStudy:
+def _equal(records: Records) -> ReportView:
     trials = [records.complete(number, 0.9, 50.0, 1_000) for number in range(12)]
-    return StoredStudy(records.study(), trials)
+    return ReportView(records.study(), trials)
 
 
-def _running(records: Records) -> StoredStudy:
+def _running(records: Records) -> ReportView:
     claims = [records.claim(0, 1, "worker-1", 10.0)]
-    return StoredStudy(records.study(), [records.running(0)], [records.lease(0)], claims)
+    return ReportView(records.study(), [records.running(0)], [records.lease(0)], claims)
 
 
-def _runs(records: Records) -> StoredStudy:
+def _runs(records: Records) -> ReportView:
     """Two runs of each trial, of which the second took 120 s."""
     trials = [
         with_runs(trial, [(v.accuracy - 0.01, v.training_seconds), (v.accuracy + 0.01, 120.0)])
         for trial in records.trials()
         if (v := trial.values) is not None
     ]
-    return StoredStudy(records.study(runs_per_trial=2), trials)
+    return ReportView(records.study(runs_per_trial=2), trials)
 
 
-def _repeated(records: Records) -> StoredStudy:
+def _repeated(records: Records) -> ReportView:
     """Trials of one run, of two and of five; repeats under way, failed and diverged.
 
     Trial 5 has five runs. 2 and 9 have two; a third one of 2 is under way, of 9 it failed. A
@@ -167,14 +166,14 @@ def _repeated(records: Records) -> StoredStudy:
         for run in trial.runs
     ]
     study = replace(records.study(budget=11), front_runs=5)
-    return StoredStudy(study, trials, [replace(records.lease(2), run=2)], claims)
+    return ReportView(study, trials, [replace(records.lease(2), run=2)], claims)
 
 
-def _many(records: Records) -> StoredStudy:
-    return StoredStudy(records.study(budget=300), many(records, 300))
+def _many(records: Records) -> ReportView:
+    return ReportView(records.study(budget=300), many(records, 300))
 
 
-def _devices(records: Records) -> StoredStudy:
+def _devices(records: Records) -> ReportView:
     first, second = records.trials()[:2]
     other = replace(records.setting, device="cuda", device_name="A card <b>")
     second = replace(second, runs=(replace(second.runs[0], setting=other),))
@@ -182,21 +181,21 @@ def _devices(records: Records) -> StoredStudy:
         records.claim(0, 1, "worker-1", 5.0, host="desk"),
         records.claim(1, 1, "worker-1", 1005.0, host="server"),
     ]
-    return StoredStudy(records.study(), [first, second], [], claims)
+    return ReportView(records.study(), [first, second], [], claims)
 
 
-def _instant(records: Records) -> StoredStudy:
+def _instant(records: Records) -> ReportView:
     """No seconds, no parameters and no error: zeros have no logarithm."""
     trials = [records.complete(0, 1.0, 0.0, 0), *records.trials()[1:3]]
-    return StoredStudy(records.study(), trials)
+    return ReportView(records.study(), trials)
 
 
-def _paper(records: Records) -> StoredStudy:
+def _paper(records: Records) -> ReportView:
     study = records.study(data_set="mnist", evaluate_on="test", network="capsnet")
-    return StoredStudy(study, records.trials())
+    return ReportView(study, records.trials())
 
 
-def _rates(records: Records) -> StoredStudy:
+def _rates(records: Records) -> ReportView:
     """A space of continuous rates."""
     study = records.study(
         space={"lr_max": [1e-4, 1e-2], "lr_min": [1e-6, 1e-5], "batch_size": [4, 8, 16]}
@@ -221,10 +220,10 @@ def _rates(records: Records) -> StoredStudy:
         )
         for number in range(45)
     ]
-    return StoredStudy(study, trials)
+    return ReportView(study, trials)
 
 
-def _lengths(records: Records) -> StoredStudy:
+def _lengths(records: Records) -> ReportView:
     """Trainings of different lengths, decays and cycles, the last ones cut short."""
     space = {
         "epochs": [2, 3, 5],
@@ -248,10 +247,10 @@ def _lengths(records: Records) -> StoredStudy:
         trial = records.complete(number, 0.9 + 0.005 * number, 9.0 + number, 9.0, choice=choice)
         runs = (replace(trial.runs[0], best_epoch=epochs),)
         trials.append(replace(trial, runs=runs, epochs=trial.epochs[:epochs]))
-    return StoredStudy(records.study(space=space), trials)
+    return ReportView(records.study(space=space), trials)
 
 
-def _lenet5(records: Records) -> StoredStudy:
+def _lenet5(records: Records) -> ReportView:
     study = records.study(network="lenet5", data_set="mnist")
     trials = [
         records.complete(
@@ -263,10 +262,10 @@ def _lenet5(records: Records) -> StoredStudy:
         )
         for number, policy in enumerate(["fixed", "one_cycle", "polynomial_restarts"])
     ]
-    return StoredStudy(study, trials)
+    return ReportView(study, trials)
 
 
-def _full(records: Records) -> StoredStudy:
+def _full(records: Records) -> ReportView:
     """Complete, failed and running trials, one of which another worker took over."""
     trials = [*records.trials(), records.failed(11, FAILURE), records.running(12)]
     claims = [
@@ -274,7 +273,7 @@ def _full(records: Records) -> StoredStudy:
         for trial in trials
     ]
     claims.append(records.claim(3, 2, "worker-2", trials[3].created_at + 20))
-    return StoredStudy(records.study(budget=13), trials, [records.lease(12)], claims)
+    return ReportView(records.study(budget=13), trials, [records.lease(12)], claims)
 
 
 _MAKERS = {

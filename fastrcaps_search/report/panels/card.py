@@ -74,7 +74,7 @@ def _values(trial: TrialView) -> Iterable[Fact]:
     record, values = trial.record, trial.record.values
     accuracies = finite(run.accuracy for run in record.runs)
     if values is not None:
-        words = (trial.told("accuracy"), trial.accuracy_margin, _mean(trial))
+        words = (trial.told("accuracy"), trial.margin("accuracy"), _mean(trial))
         yield "accuracy", " ".join(filter(None, words))
     if len(accuracies) > 1:
         yield "each run", ", ".join(map(text.percent, accuracies))
@@ -86,7 +86,7 @@ def _values(trial: TrialView) -> Iterable[Fact]:
         ends = ranges(record.runs).get("training_seconds")
         reach = f"(runs {text.seconds(ends[0])} to {text.seconds(ends[1])})" if ends else ""
         seconds = f"{trial.told('training_seconds')} s"
-        words = (seconds, trial.seconds_margin, reach)
+        words = (seconds, trial.margin("training_seconds"), reach)
         yield "training time", " ".join(filter(None, words))
         for name in trial.definition.objectives[2:]:
             yield OBJECTIVES[name].column, trial.told(name)

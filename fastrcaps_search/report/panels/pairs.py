@@ -33,7 +33,7 @@ def gather(view: ReportView) -> Pairs | None:
 
 def _row(view: ReportView, trial: TrialRecord, run: RunRecord) -> Sequence[str]:
     """A trial's run of highest accuracy against that of the most accurate one."""
-    images, hits = view.definition.evaluation_size, view.stored.hits
+    images, hits = view.definition.evaluation_size, view.hits
     first = (str(trial.number), str(run.run), text.percent(run.accuracy))
     found = paired(trial, view.front[0].record, hits, images=images)
     if found is None:

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from fastrcaps_search.analysis.summary import StudySummary
 from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.definition.release import release
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel
@@ -37,14 +38,14 @@ def gather(view: ReportView) -> dict[str, str]:
         f"{text.plural(runs, 'run')} per trial; {definition.precision}",
         "Repeats": planned
         and f"until each trial on or near the front has {text.plural(planned, 'run')}, "
-        f"{len(view.stored.work.repeats) or 'none'} to go",
+        f"{len(summary.work.repeats) or 'none'} to go",
         "Learning rates": _learning_rates(definition),
         "Batch sizes": f"{definition.batch_size} where constant; AdaBatch {grows}",
         **_others(definition),
         "Seeds": f"from {view.study.seed}",
         "Devices": ", ".join(summary.devices),
         "Workers per device": ", ".join(map(str, summary.sharing)),
-        "Versions": f"fastrcaps-search {view.version}{torch}",
+        "Versions": f"fastrcaps-search {release()}{torch}",
         "Hypervolume": _hypervolume(summary),
         "Paper's count": added and f"learned parameters plus {added:,} coupling coefficients",
         "Left": is_left and f"about {text.duration(is_left)}",

@@ -79,7 +79,7 @@ def gather(view: ReportView) -> Uncertainty | None:
     if not view.front:
         return None
     counts = [len(trial.record.results) for trial in view.front]
-    sureness = view.stored.front_probabilities
+    sureness = view.front_probabilities
     near = [n for n in sureness if sureness[n] >= NEAR and not view.by_number[n].on_front]
     return Uncertainty(
         view=view,

@@ -64,9 +64,9 @@ def gather(view: ReportView) -> list[Span] | None:
     trials = [shown.record for shown in view.trials]
     runs = {RunKey(trial.number, run.run): run for trial in trials for run in trial.runs}
     # Claims are read after the trials: of a run that has just begun nothing else is known.
-    claims = [one for one in view.stored.claims if one.is_training and one.key in runs]
+    claims = [one for one in view.claims if one.is_training and one.key in runs]
     newest = {claim.key: claim for claim in sorted(claims, key=lambda claim: claim.token)}
-    held = {lease.key for lease in view.stored.leases}
+    held = {lease.key for lease in view.leases}
     stored = {
         (trial.number, epoch.run, epoch.token): epoch.stored_at
         for trial in trials

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from fastrcaps_search.report.page import page
 from fastrcaps_search.report.panels import pairs
 from fastrcaps_search.report.trials import MOST_SHOWN
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 
 if TYPE_CHECKING:
     from fastrcaps_search.report.view import ReportView
@@ -37,8 +36,7 @@ def view(records: Records) -> ReportView:
         (8, 0): right(*range(10)),
         (7, 0): right(*range(100)),
     }
-    stored = StoredStudy(records.study(), trials, hits=hits)
-    return ReportView(stored, written_at=datetime(2026, 3, 1, tzinfo=UTC), version="1")
+    return ReportView(records.study(), trials, hits=hits)
 
 
 def test_each_trial_beside_the_most_accurate_one(records: Records) -> None:
@@ -68,13 +66,10 @@ def test_the_page_says_it(records: Records) -> None:
 
 
 def test_a_front_of_one_has_no_pairs_and_a_long_one_is_cut(records: Records) -> None:
-    one = StoredStudy(records.study(), records.trials()[:1])
-    found = ReportView(one, written_at=datetime(2026, 3, 1, tzinfo=UTC), version="1")
+    found = ReportView(records.study(), records.trials()[:1])
     assert pairs.gather(found) is None
     assert "pairs-table" not in page(found)
     many = [records.complete(n, 0.9, 10.0, 5) for n in range(MOST_SHOWN + 6)]
-    long = StoredStudy(records.study(), many)
-    found = ReportView(long, written_at=datetime(2026, 3, 1, tzinfo=UTC), version="1")
-    listed = pairs.gather(found)
+    listed = pairs.gather(ReportView(records.study(), many))
     assert listed is not None
     assert len(listed.rows) == MOST_SHOWN - 1

@@ -17,9 +17,9 @@ from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.report.comparison import Comparison, Quantity, comparison
 from fastrcaps_search.report.fronts import pairs_of
 from fastrcaps_search.report.panels import front, paper_table
+from fastrcaps_search.report.panels.paper_table import Comparison, Quantity
 from fastrcaps_search.report.paper import Measure, Published, published
 from fastrcaps_search.store.records import Failure, SetAside, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
@@ -91,8 +91,13 @@ def one_cycle(trial: Callable[..., TrialRecord]) -> TrialRecord:
     return trial(ONE_CYCLE, *runs, seconds=3.0)
 
 
+def compared(definition: StudyDefinition, *trials: TrialRecord) -> Comparison | None:
+    study = StudyRecord(1, definition.name, "uid", definition, 7, 5, 0.0)
+    return paper_table.gather(view_of(study, trials))
+
+
 def table_of(*trials: TrialRecord, definition: StudyDefinition = LENET5) -> Comparison:
-    found = comparison(definition, trials)
+    found = compared(definition, *trials)
     assert found is not None
     return found
 
@@ -329,8 +334,8 @@ def test_only_whole_runs_of_complete_trials_count(trial: Callable[..., TrialReco
     table = table_of(repeat, running, failed, bare)
     assert {name: len(own.runs) for name, own in table.trained.items()} == {"fixed": 1}
     assert quantities(table, "fixed")[Measure.ACCURACY].ours == pytest.approx(0.98)
-    assert comparison(LENET5, [running, failed, bare]) is None
-    assert comparison(LENET5, []) is None
+    assert compared(LENET5, running, failed, bare) is None
+    assert compared(LENET5) is None
 
 
 def test_the_first_of_several_trials_counts(trial: Callable[..., TrialRecord]) -> None:
@@ -438,14 +443,14 @@ def test_another_protocol_has_no_table(
     trial: Callable[..., TrialRecord], changes: dict[str, object]
 ) -> None:
     one = trial(CAPSNET.configurations[0], {10: 0.99})
-    assert comparison(CAPSNET, [one]) is not None
+    assert compared(CAPSNET, one) is not None
     changed = StudyDefinition.from_dict({**CAPSNET.to_dict(), **changes})
-    assert comparison(changed, [one]) is None
+    assert compared(changed, one) is None
 
 
 def test_lenet5_on_fashion_is_not_in_the_paper(trial: Callable[..., TrialRecord]) -> None:
     definition = replace(LENET5, data_set=FASHION_MNIST)
-    assert comparison(definition, [trial(FIXED, {10: 0.9})]) is None
+    assert compared(definition, trial(FIXED, {10: 0.9})) is None
 
 
 def test_a_search_with_one_of_the_papers_configurations(
@@ -453,7 +458,7 @@ def test_a_search_with_one_of_the_papers_configurations(
 ) -> None:
     search = StudyDefinition.from_dict({"name": "mine", "evaluate_on": "test"})
     reduced = replace(CAPSNET.configurations[0], decoder=Decoder.REDUCED)
-    assert comparison(search, [trial(reduced, {10: 0.99})]) is None
+    assert compared(search, trial(reduced, {10: 0.99})) is None
     table = table_of(trial(CAPSNET.configurations[0], {10: 0.99}), definition=search)
     assert list(table.quantities) == CAPSNET_NAMES
 
@@ -518,12 +523,7 @@ def study() -> StudyRecord:
     return StudyRecord(1, LENET5.name, "uid", LENET5, 7, 5, 0.0)
 
 
-def test_the_view_has_the_comparison(
-    records: Records, study: StudyRecord, fixed: TrialRecord
-) -> None:
-    found = paper_table.gather(view_of(study, [fixed]))
-    assert found is not None
-    assert found == comparison(LENET5, [fixed])
+def test_a_study_of_another_kind_is_not_compared(records: Records) -> None:
     assert paper_table.gather(view_of(records.study(), records.trials())) is None
 
 

@@ -17,8 +17,7 @@ from fastrcaps_search.report.panels import uncertainty
 from fastrcaps_search.report.panels.uncertainty import intervals, wilson
 from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.trials import MOST_SHOWN, ranges
-from fastrcaps_search.report.view import ReportView
-from tests.report.views import WRITTEN_AT, stored_of, view_of, with_runs
+from tests.report.views import stored_of, view_of, with_runs
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -97,8 +96,7 @@ def test_ranges_are_the_ends_of_several_runs(records: Records) -> None:
 
 
 def test_the_mean_over_runs_has_an_interval_of_its_own(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    found = uncertainty.gather(ReportView(stored, written_at=WRITTEN_AT, version="1"))
+    found = uncertainty.gather(stored_of("repeated", records))
     assert found is not None
     rows = {row.trial.number: row for row in found.rows}
     # Five runs of 96.8 to 97.2 %: deviation sqrt(10 / 4) per mille, t of 4 degrees 2.776445;
@@ -121,7 +119,9 @@ def test_the_images_say_how_sure_the_runs_are_and_nothing_of_an_estimate(
     records: Records,
 ) -> None:
     stored = stored_of("repeated", records)
-    found = uncertainty.gather(view_of(stored.study, estimated(stored.trials, study=stored.study)))
+    found = uncertainty.gather(
+        view_of(stored.study, estimated(stored.records, study=stored.study))
+    )
     assert found is not None
     by_number = {row.trial.number: row for row in found.rows}
     # The mean of two runs is 481 of 500 images.
@@ -152,11 +152,10 @@ def test_an_interval_of_a_mean_stays_a_fraction(records: Records) -> None:
 
 
 def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None:
-    stored = stored_of("repeated", records)
-    view = ReportView(stored, written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     found = uncertainty.gather(view)
     assert found is not None
-    sure = view.stored.front_probabilities
+    sure = view.front_probabilities
     behind = {n: sure[n] for n in sure if n not in records.front}
     expected = sorted((n for n in behind if behind[n] >= 0.1), key=lambda n: -behind[n])
     assert [trial.number for trial in found.near] == expected == [1]
@@ -181,7 +180,7 @@ def test_trials_that_may_belong_to_the_front_are_named(records: Records) -> None
 def test_trials_near_the_front_are_listed_in_words(
     records: Records, number: int, words: str
 ) -> None:
-    view = ReportView(stored_of("repeated", records), written_at=WRITTEN_AT, version="1")
+    view = stored_of("repeated", records)
     found = uncertainty.gather(view)
     assert found is not None
     near = [replace(trial, front_probability=0.25) for trial in view.trials[:number]]

@@ -11,7 +11,7 @@ import pytest
 
 from fastrcaps_search.report.panels import workers
 from fastrcaps_search.report.panels.workers import End
-from fastrcaps_search.report.view import ReportView, StoredStudy
+from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.store.records import RunKey
 from tests.report.views import FAILURE, WRITTEN_AT, view_of
 
@@ -48,8 +48,8 @@ def spans(
 ) -> list[Span]:
     """The spans on a page that is written ``NOW``."""
     leases = [replace(records.lease(key.number), run=key.run) for key in held]
-    stored = StoredStudy(records.study(runs_per_trial=planned), trials, leases, claims)
-    view = ReportView(stored, written_at=datetime.fromtimestamp(NOW, UTC), version="1")
+    study, now = records.study(runs_per_trial=planned), datetime.fromtimestamp(NOW, UTC)
+    view = ReportView(study, trials, leases, claims, written_at=now)
     found = []
     for span in workers.gather(view) or ():
         claim = span.claim

@@ -54,7 +54,7 @@ report.figures = (() => {
     const { data: own, layout } = structuredClone(variant(name));
     const laid = structuredClone(state.get("paper") && overlays[time]?.[name]);
     // What goes by the ends of the axes, below all the rest.
-    const below = laid ? [laid.attained, ...laid.infeasible] : [];
+    const below = laid ? laid.below : [];
     const moved = new Set(below.map(({ meta }) => meta));
     const traces = [...below, ...own.filter(({ meta }) => !moved.has(meta))];
     if (laid) {
