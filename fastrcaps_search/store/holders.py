@@ -52,38 +52,21 @@ class ClaimRecord:
         return name if separator else self.host
 
 
-IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord(ClaimRecord):
+class LeaseRecord(ClaimRecord, ProcessIdentity):
     """Which process holds a run now.
 
     Attributes:
-        boot_id: Of its machine.
-        pid_namespace: Of its container.
-        pid: Process id.
-        process_start: Start of the process in the kernel's ticks.
         renewed_at: Seconds since 1970, on the database's clock.
         lease_seconds: Silence after which it runs out.
         silent_seconds: Since it was last renewed.
         suspected_seconds: Since another worker first found it silent; ``None`` where none has.
     """
 
-    boot_id: str
-    pid_namespace: str
-    pid: int
-    process_start: int
     renewed_at: float
     lease_seconds: float
     silent_seconds: float
     suspected_seconds: float | None = None
-
-    @property
-    def is_known_dead(self) -> bool:
-        """Whether the process that holds it surely lives no more."""
-        identity = {name: getattr(self, name) for name in IDENTITY_FIELDS}
-        return ProcessIdentity(**identity).is_known_dead
 
     @property
     def is_silent(self) -> bool:

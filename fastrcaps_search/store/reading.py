@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 
 CLAIM_FIELDS = tuple(ClaimRecord.__dataclass_fields__)
-RUN_FIELDS = (
-    *("run", "seed", "token", "created_at", "finished_at", "accuracy", "training_seconds"),
-    *("best_epoch", "parameters", "test_accuracy"),
-)
-"""Fields of a run that are stored as they are."""
+RUN_FIELDS = tuple(name for name in RunRecord.__dataclass_fields__ if name in schema.runs.c)
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
 # A row of an epoch: first what is its own, then its setting and its metrics.
@@ -79,17 +75,8 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
             f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}; '
             "a plug-in that it needs must be installed"
         ) from error
-    return StudyRecord(
-        study_id=row.study_id,
-        name=row.name,
-        uid=row.uid,
-        definition=definition,
-        seed=row.seed,
-        budget=row.budget,
-        created_at=row.created_at,
-        front_runs=row.front_runs,
-        box=None if row.box is None else Box.from_dict(json.loads(row.box)),
-    )
+    box = None if row.box is None else Box.from_dict(json.loads(row.box))
+    return StudyRecord(**{**row._mapping, "definition": definition, "box": box})
 
 
 def read_snapshot(
@@ -151,7 +138,16 @@ def read_trials(
         names = (*EPOCH_FIELDS, *SETTING_FIELDS, *METRIC_FIELDS)
         stored = _epochs(rows(schema.epochs, "number", "run", "epoch", names=names))
     return [
-        _trial(study, row, tuple(runs[row.number]), tuple(stored.get(row.number, ())))
+        TrialRecord.of(
+            study.definition,
+            number=row.number,
+            parameters=_parameters(row.assignment),
+            configuration_key=row.configuration_key,
+            created_at=row.created_at,
+            runs=tuple(runs[row.number]),
+            epochs=tuple(stored.get(row.number, ())),
+            set_aside=_set_aside(row),
+        )
         for row in rows(schema.trials, "number")
     ]
 
@@ -211,32 +207,15 @@ def _run(row: Row[Any]) -> RunRecord:
         failure = Failure(
             row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
         )
-    return RunRecord(
-        setting=_setting(row),
-        bit_equal=bool(row.bit_equal),
-        failure=failure,
-        removed=bool(row.removed),
-        others={} if row.others is None else json.loads(row.others),
-        **{name: getattr(row, name) for name in RUN_FIELDS},
-    )
-
-
-def _trial(
-    study: StudyRecord,
-    row: Row[Any],
-    runs: tuple[RunRecord, ...],
-    epochs: tuple[EpochRecord, ...],
-) -> TrialRecord:
-    return TrialRecord.of(
-        study.definition,
-        number=row.number,
-        parameters=_parameters(row.assignment),
-        configuration_key=row.configuration_key,
-        created_at=row.created_at,
-        runs=runs,
-        epochs=epochs,
-        set_aside=_set_aside(row),
-    )
+    stored = {name: getattr(row, name) for name in RUN_FIELDS}
+    read = {
+        "setting": _setting(row),
+        "bit_equal": bool(row.bit_equal),
+        "failure": failure,
+        "removed": bool(row.removed),
+        "others": json.loads(row.others or "{}"),
+    }
+    return RunRecord(**stored | read)
 
 
 @functools.lru_cache(maxsize=4096)
