@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.objective import COMMON
+from fastrcaps_search.front.estimates import Estimate, true_means
+from fastrcaps_search.front.spread import Sample, Spread
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.records import Spread, StudyRecord, Values
+from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
-
-if TYPE_CHECKING:
-    from fastrcaps_search.front.estimates import Estimate
-    from fastrcaps_search.front.spread import Sample
 
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
@@ -55,9 +52,6 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
     planned = study.definition.runs_per_trial
     if not any(len(trial.results) > planned for trial in known):
         return list(trials)
-    # Numpy takes a moment to import; most studies have not been repeated.
-    from fastrcaps_search.front.estimates import true_means
-
     finite = {number: sample for number, sample in samples.items() if sample.finite}
     means = true_means(list(finite.values()))
     if means is None or not means.has_prior:
@@ -70,8 +64,6 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
 
 def sample_of(trial: TrialRecord) -> Sample | None:
     """What is known of a feasible trial from its runs."""
-    from fastrcaps_search.front.spread import Sample
-
     values = trial.feasible_means
     if values is None:
         return None
@@ -97,8 +89,6 @@ def _with(trial: TrialRecord, accuracy: Estimate) -> TrialRecord:
         values=Values({**measured, "accuracy": accuracy.value}),
         measured=measured,
         accuracy_spread=Spread(
-            None if runs is None else runs.deviation,
-            max(accuracy.value - accuracy.low, accuracy.high - accuracy.value),
-            interval=(accuracy.low, accuracy.high),
+            None if runs is None else runs.deviation, accuracy.low, accuracy.high
         ),
     )

@@ -107,7 +107,7 @@ def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
         name: {
             "deviation": spread.deviation,
             "margin": spread.reach(value, most),
-            **dict(zip(("low", "high"), spread.ends(value, most), strict=True)),
+            **dict(zip(("low", "high"), spread.ends(most), strict=True)),
         }
         for name, (spread, value, most) in columns.items()
         if spread is not None

@@ -204,32 +204,6 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """How far the runs of a trial scatter in one of its values.
-
-    Attributes:
-        deviation: Standard deviation of the runs (with n - 1); ``None`` for one run.
-        margin: From the value to the farther end of its 95 % interval: of the mean (Student's t),
-            or of the estimate.
-        interval: That of an estimate, which need not lie evenly about it.
-    """
-
-    deviation: float | None
-    margin: float
-    interval: tuple[float, float] | None = None
-
-    def ends(self, mean: float, most: float = math.inf) -> tuple[float, float]:
-        """Ends of the 95 % interval of a value between 0 and ``most``, given the value."""
-        if self.interval is not None:
-            return self.interval
-        return max(mean - self.margin, 0.0), min(mean + self.margin, most)
-
-    def reach(self, mean: float, most: float = math.inf) -> float:
-        """From the value to the farther of these ends."""
-        return max(abs(end - mean) for end in self.ends(mean, most))
-
-
-@dataclass(frozen=True, slots=True)
 class SetAside:
     """That somebody has taken a trial off the front.
 

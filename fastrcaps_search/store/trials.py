@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,14 +9,13 @@ from statistics import fmean
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.spread import spread
+from fastrcaps_search.front.spread import Spread, spread
 from fastrcaps_search.store.records import (
     GIVEN_UP,
     EpochRecord,
     Failure,
     RunRecord,
     SetAside,
-    Spread,
     TrialState,
     Values,
 )
@@ -107,8 +105,8 @@ class TrialRecord:
             finished_at=max(ends) if state is not TrialState.RUNNING else None,
             runs=runs,
             epochs=epochs,
-            accuracy_spread=None if values is None else _spread(runs, "accuracy"),
-            seconds_spread=None if values is None else _spread(runs, "training_seconds"),
+            accuracy_spread=None if values is None else spread(_measured(runs, "accuracy")),
+            seconds_spread=None if values is None else spread(_measured(runs, "training_seconds")),
             infeasible=infeasible,
             set_aside=set_aside,
             objectives=definition.objectives,
@@ -184,14 +182,6 @@ def _measured(runs: Sequence[RunRecord], name: str) -> list[float]:
 
 def _means(runs: Sequence[RunRecord], objectives: Sequence[str]) -> Values:
     return Values({name: fmean(_measured(runs, name)) for name in objectives})
-
-
-def _spread(runs: Sequence[RunRecord], name: str) -> Spread | None:
-    """Of one value over the runs that have it; ``None`` for fewer than two."""
-    values = _measured(runs, name)
-    # Of NaN or infinity, which a server's table can hold, there is none.
-    over = spread(values) if all(map(math.isfinite, values)) else None
-    return None if over is None else Spread(over.deviation, over.margin)
 
 
 def _test_accuracy(runs: Sequence[RunRecord]) -> float | None:

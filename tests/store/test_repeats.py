@@ -126,7 +126,7 @@ class TestValues:
             assert spread is not None
             assert spread.deviation == pytest.approx(stdev(values))
             low, high = stats.t.interval(0.95, 2, fmean(values), stdev(values) / 3**0.5)
-            assert spread.margin == pytest.approx((high - low) / 2)
+            assert (spread.low, spread.high) == pytest.approx((low, high))
         assert found.state is TrialState.COMPLETE
         # That of the planned runs alone.
         assert found.finished_at == finished
