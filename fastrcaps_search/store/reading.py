@@ -16,7 +16,7 @@ from sqlalchemy import Connection, CursorResult, Row, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DefinitionError, StoreError
+from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundError
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
@@ -58,16 +58,23 @@ class Snapshot:
     leases: list[LeaseRecord]
 
 
-def read_study(connection: Connection, name: str, location: Location) -> StudyRecord | None:
-    """The study of that name, or ``None``.
+def study_names(connection: Connection) -> list[str]:
+    """Names of the stored studies, sorted."""
+    return list(connection.scalars(select(schema.studies.c.name).order_by("name")))
+
+
+def read_study(connection: Connection, name: str, location: Location) -> StudyRecord:
+    """The study of that name.
 
     Raises:
+        StudyNotFoundError: There is none; the message names those that are there.
         StoreError: Its definition cannot be read.
     """
     query = select(schema.studies).where(schema.studies.c.name == name)
     row = connection.execute(query).one_or_none()
     if row is None:
-        return None
+        names = ", ".join(study_names(connection)) or "none"
+        raise StudyNotFoundError(f'study "{name}" must be in {location.shown}; it holds: {names}')
     try:
         definition = _definition(row.definition)
     except (ValueError, DefinitionError) as error:
@@ -80,12 +87,10 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
 
 
 def read_snapshot(
-    connection: Connection, name: str, location: Location, *, epochs: bool = False
-) -> Snapshot | None:
-    """A study, its trials and its leases; ``None`` where there is no such study."""
+    connection: Connection, name: str, location: Location, *, epochs: bool
+) -> Snapshot:
+    """A study, its trials and its leases."""
     study = read_study(connection, name, location)
-    if study is None:
-        return None
     trials = read_trials(connection, study, epochs=epochs)
     return Snapshot(study, trials, read_leases(connection, study.study_id))
 
