@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Purpose, RunKey
 
@@ -93,36 +91,6 @@ class LeaseRecord(ClaimRecord, ProcessIdentity):
     def _silence(self) -> float:
         """Silence as a share of the lease."""
         return self.silent_seconds / self.lease_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A run that this process holds.
-
-    Attributes:
-        study_id: The study.
-        key: The run.
-        token: Fencing token: one higher with each claim, so that an earlier holder that comes
-            back cannot write.
-        purpose: To train it, or to test it.
-        seed: Its seed.
-        worker: Name of the worker.
-        device: Device that it trains on.
-        parameters: The trial's assignment.
-        configuration_key: The trial's configuration.
-        lease_seconds: Silence after which the claim may be taken over.
-    """
-
-    study_id: int
-    key: RunKey
-    token: int
-    purpose: Purpose
-    seed: int
-    worker: str
-    device: str
-    parameters: TrialParameters
-    configuration_key: str
-    lease_seconds: float = LEASE_SECONDS
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:

@@ -112,6 +112,10 @@ class StudyRecord:
     front_runs: int = 0
     box: Box | None = None
 
+    def seed_of(self, run: int) -> int:
+        """Seed of that run of every trial: all have the same order of images and shifts in it."""
+        return self.seed + run
+
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:

@@ -61,8 +61,8 @@ def with_holes(rows: list[list[float]]) -> list[list[float]]:
 
 def moved(rows: list[list[float]], reference: list[float]) -> NDArray[np.float64]:
     """Rows of which the reference is moved to 1, which changes no volume."""
-    width = len(reference)
-    return np.array(rows, dtype=np.float64).reshape(-1, width) - np.array(reference) + 1.0
+    found = np.array(rows, dtype=np.float64).reshape(-1, len(reference))
+    return np.add(found - reference, 1.0)
 
 
 def test_by_hand() -> None:
@@ -114,7 +114,8 @@ def test_history_is_the_volume_of_every_beginning(rows: list[list[float]]) -> No
 
 
 def test_history_by_hand() -> None:
-    rows = [[NAN, 0.0], [4, 0], [3, 3], [1, 3], [3, 1], [3, 1], [3, 2], [INF, 0], [0, 0]]
+    rows: list[list[float]] = [[NAN, 0], [4, 0], [3, 3], [1, 3], [3, 1], [3, 1], [3, 2]]
+    rows += [[INF, 0], [0, 0]]
     history = hypervolume_history(moved(rows, [4, 4]))
     assert history.tolist() == [0, 0, 1, 3, 5, 5, 5, 5, 16]
 
