@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -68,7 +68,6 @@ def summarise(
     leases: Sequence[LeaseRecord],
     *,
     possible: int | None = None,
-    probabilities: Mapping[int, float] | None = None,
 ) -> StudySummary:
     """Sum a study up; devices and sharing come from epochs where the trials carry them.
 
@@ -77,9 +76,8 @@ def summarise(
         trials: All its trials.
         leases: The live ones.
         possible: Number of the study's configurations, where it is known.
-        probabilities: Of being on the front, where they are known.
     """
-    work = remaining_work(study, trials, possible=possible, probabilities=probabilities)
+    work = remaining_work(study, trials, possible=possible)
     counts = Counter(trial.state for trial in trials)
     settings = _settings(trials)
     return StudySummary(

@@ -57,12 +57,7 @@ class StoredStudy:
     @cached_property
     def work(self) -> RemainingWork:
         """What is left to do."""
-        return remaining_work(
-            self.study,
-            self.trials,
-            possible=self.possible,
-            probabilities=self.front_probabilities,
-        )
+        return remaining_work(self.study, self.trials, possible=self.possible)
 
     @property
     def in_progress(self) -> bool:
@@ -117,7 +112,6 @@ class ReportView:
             self.stored.trials,
             self.stored.leases,
             possible=self.stored.possible,
-            probabilities=self.stored.front_probabilities,
         )
 
     @cached_property

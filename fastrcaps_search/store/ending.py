@@ -13,7 +13,7 @@ from itertools import product
 from math import fsum
 from statistics import fmean
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, select
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
@@ -146,7 +146,8 @@ def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: i
         # In the order of the runs, and the trial first, as whoever fails one does: two locks in
         # two orders would block.
         for lease, dead in found:
-            as_read = _as_read(study_id, lease)
+            as_read = run_row(table, study_id, lease.key) & (table.c.token == lease.token)
+            as_read &= table.c.renewed_at == lease.renewed_at
             if not dead and not lease.is_lost:
                 connection.execute(table.update().where(as_read).values(suspected_at=now()))
                 continue
@@ -163,16 +164,6 @@ def _is_new_suspect(lease: LeaseRecord) -> bool:
     # A suspicion from the future is one from before the clock was set back.
     suspected = lease.suspected_seconds
     return lease.is_silent and (suspected is None or suspected < 0)
-
-
-def _as_read(study_id: int, lease: LeaseRecord) -> ColumnElement[bool]:
-    """The row of a lease that nobody has renewed or taken since."""
-    table = leases
-    return (
-        run_row(table, study_id, lease.key)
-        & (table.c.token == lease.token)
-        & (table.c.renewed_at == lease.renewed_at)
-    )
 
 
 def _note_death(

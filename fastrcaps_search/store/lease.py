@@ -237,13 +237,9 @@ class RunLease:
         Of every study in this database. A worker that waits holds no run and does not count, nor
         does one that died and whose run nobody has taken over yet.
         """
-        host = ProcessIdentity.current().host
-        beside = [
-            lease
-            for lease in read_leases(connection)
-            if (lease.host, lease.device) == (host, self._claimant.device)
-        ]
-        return max(len(live_leases(beside)), 1)
+        here = (ProcessIdentity.current().host, self._claimant.device)
+        live = live_leases(read_leases(connection))
+        return max(sum((lease.host, lease.device) == here for lease in live), 1)
 
     def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
         """Do work in a transaction that first makes sure that the token is current.

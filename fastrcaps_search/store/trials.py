@@ -82,14 +82,14 @@ class TrialRecord:
     ) -> TrialRecord:
         """The trial that these runs make."""
         planned = definition.runs_per_trial
-        failure = next((run.failure for run in runs if _fails_trial(run, planned)), None)
-        first = [run for run in runs if run.run < planned and run.accuracy is not None]
-        state, values, ends = TrialState.RUNNING, None, [run.finished_at or 0.0 for run in first]
-        if failure is not None:
-            state = TrialState.FAILED
-            ends = [run.finished_at or 0.0 for run in runs if _fails_trial(run, planned)]
-        elif len(first) == planned:
-            state, values = TrialState.COMPLETE, _means(runs, definition.objectives)
+        failing = [run for run in runs if _fails_trial(run, planned)]
+        done = [run for run in runs if run.run < planned and run.accuracy is not None]
+        state, values, ending = TrialState.RUNNING, None, list[RunRecord]()
+        if failing:
+            state, ending = TrialState.FAILED, failing
+        elif len(done) == planned:
+            state, ending = TrialState.COMPLETE, done
+            values = _means(runs, definition.objectives)
         infeasible = None
         if values is not None:
             infeasible = infeasible_reason(definition, values.accuracy, set_aside)
@@ -100,9 +100,9 @@ class TrialRecord:
             configuration_key=configuration_key,
             values=values,
             test_accuracy=_test_accuracy(runs),
-            failure=failure,
+            failure=failing[0].failure if failing else None,
             created_at=created_at,
-            finished_at=max(ends) if state is not TrialState.RUNNING else None,
+            finished_at=max((run.finished_at or 0.0 for run in ending), default=None),
             runs=runs,
             epochs=epochs,
             accuracy_spread=None if values is None else spread(_measured(runs, "accuracy")),
