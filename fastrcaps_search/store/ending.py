@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import fsum
-from statistics import fmean
 
 from sqlalchemy import Connection, select
 
 from fastrcaps_search.definition.choices import Decoder
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import (
     failure_columns,
@@ -92,37 +93,28 @@ def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, boo
 
 
 @contextmanager
-def fix_box(connection: Connection, study_id: int, number: int) -> Iterator[None]:
+def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator[None]:
     """End a run of a trial within; store the study's box where that completes its first trial.
 
     Args:
         connection: In the transaction that ends the run.
-        study_id: The study.
+        study: The study.
         number: The trial.
     """
-    one = studies.c.study_id == study_id
-    known = connection.scalar(select(studies.c.box).where(one))
-    definition = None
-    if known is None:
+    one = studies.c.study_id == study.study_id
+    is_due = connection.scalar(select(studies.c.box).where(one)) is None
+    if is_due:
         # Whoever comes second waits here for the first.
-        text = connection.scalar(select(studies.c.definition).where(one).with_for_update())
-        definition = StudyDefinition.from_dict(json.loads(str(text)))
+        connection.execute(select(studies.c.uid).where(one).with_for_update())
     yield
-    if definition is None:
+    if not is_due:
         return
-    ended = connection.execute(
-        select(runs.c.training_seconds, runs.c.best_epoch, runs.c.others).where(
-            runs.c.study_id == study_id,
-            runs.c.number == number,
-            runs.c.run < definition.runs_per_trial,
-            runs.c.accuracy.is_not(None),
-        )
-    ).all()
-    if len(ended) == definition.runs_per_trial:
-        seconds, epochs = (fsum(row[column] for row in ended) for column in (0, 1))
-        values = [json.loads(row.others or "{}") for row in ended]
-        others = {name: fmean(one[name] for one in values) for name in values[0]}
-        box = study_box(definition, epoch_seconds=seconds / (epochs or 1), others=others)
+    (trial,) = read_trials(connection, study, number=number)
+    if trial.values is not None:
+        seconds = fsum(run.value("training_seconds") for run in trial.results)
+        epochs = sum(run.best_epoch or 0 for run in trial.results)
+        others = {name: value for name, value in trial.values.items() if name not in COMMON}
+        box = study_box(study.definition, epoch_seconds=seconds / (epochs or 1), others=others)
         fixed = studies.update().where(one, studies.c.box.is_(None))
         connection.execute(fixed.values(box=json.dumps(box.to_dict())))
 

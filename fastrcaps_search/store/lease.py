@@ -169,7 +169,7 @@ class RunLease:
 
         def finish(connection: Connection) -> None:
             # The study's row before the run's: two locks in two orders would block.
-            with fix_box(connection, self._study_id, self.claim.key.number):
+            with fix_box(connection, self._claimant.study, self.claim.key.number):
                 others = json.dumps(result.others, sort_keys=True) if result.others else None
                 self._end(connection, {**asdict(result), "others": others})
 
