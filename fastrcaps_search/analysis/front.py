@@ -11,7 +11,12 @@ from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the feasible trials that no other feasible trial dominates.
+    """Numbers of the trials on the front, in the order of :func:`front_trials`."""
+    return [trial.number for trial in front_trials(trials)]
+
+
+def front_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The feasible trials that no other feasible trial dominates.
 
     Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
     are all on the front.
@@ -20,7 +25,7 @@ def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
     mask = front_mask([values.costs for _, values in valued])
     front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
     front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
-    return [trial.number for trial, _ in front]
+    return [trial for trial, _ in front]
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
@@ -61,10 +66,8 @@ def without_network(trials: Sequence[TrialRecord]) -> list[int]:
 
     They may be chosen, but neither exported nor tested until they are repeated.
     """
-    by_number = {trial.number: trial for trial in trials}
-    front = [by_number[number] for number in front_numbers(trials)]
     return sorted(
         trial.number
-        for trial in front
+        for trial in front_trials(trials)
         if trial.results and all(run.removed for run in trial.results)
     )

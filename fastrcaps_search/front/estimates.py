@@ -166,8 +166,8 @@ def _fitted(samples: tuple[Sample, ...]) -> TrueMeans | None:
 def _summed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array, Array]:
     """Mean and the ends of the 95 % interval, [n] each, of mixtures [M, n] of normals."""
     tail = (1 - CONFIDENCE) / 2
-    ends = (_quantile(weights, means, np.sqrt(variances), part) for part in (tail, 1 - tail))
-    low, high = ends
+    deviations = np.sqrt(variances)
+    low, high = (_quantile(weights, means, deviations, part) for part in (tail, 1 - tail))
     return (weights * means).sum(axis=0), low, high
 
 

@@ -76,13 +76,8 @@ class ColumnPosterior:
 
     def restricted(self, rows: NDArray[np.int64]) -> ColumnPosterior:
         """Return the same of some of the trials."""
-        return replace(
-            self,
-            chances=self.chances[:, rows],
-            centres=self.centres[:, rows],
-            variances=self.variances[:, rows],
-            pulls=self.pulls[:, rows],
-        )
+        names = ("chances", "centres", "variances", "pulls")
+        return replace(self, **{name: getattr(self, name)[:, rows] for name in names})
 
     def marginal(self) -> tuple[Array, Array, Array]:
         """Weights, means and variances, [2 J, n] each, of the mixture of normals of a trial."""
