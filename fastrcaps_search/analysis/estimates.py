@@ -48,9 +48,8 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
         study: The study, which says how many runs each trial was to have from the start.
     """
     samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
-    known = [trial for trial in trials if trial.number in samples]
     planned = study.definition.runs_per_trial
-    if not any(len(trial.results) > planned for trial in known):
+    if not any(len(sample.seconds) > planned for sample in samples.values()):
         return list(trials)
     finite = {number: sample for number, sample in samples.items() if sample.finite}
     means = true_means(list(finite.values()))
@@ -67,14 +66,10 @@ def sample_of(trial: TrialRecord) -> Sample | None:
     values = trial.feasible_means
     if values is None:
         return None
-    runs = [
-        (run.accuracy, run.training_seconds)
-        for run in trial.results
-        if run.accuracy is not None and run.training_seconds is not None
-    ] or [(values.accuracy, values.training_seconds)]
+    seconds = (run.value("training_seconds") for run in trial.results)
     return Sample(
-        accuracies=tuple(accuracy for accuracy, _ in runs),
-        seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
+        accuracies=tuple(run.value("accuracy") for run in trial.results),
+        seconds=tuple(max(each, LEAST_SECONDS) for each in seconds),
         parameters=values.parameters,
         others=values.costs[len(COMMON) :],
     )
