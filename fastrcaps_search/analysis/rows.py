@@ -10,7 +10,7 @@ from typing import Any
 
 from fastrcaps_search.analysis.front import front_trials, probabilities
 from fastrcaps_search.errors import NothingFitsError
-from fastrcaps_search.store.records import TrialState
+from fastrcaps_search.store.records import MEASURED, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 MOST_REASONS = 3
@@ -96,20 +96,16 @@ def trial_row(trial: TrialRecord, sureness: Mapping[int, float] | None = None) -
 
 
 def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
-    if trial.values is None:
-        return {}
-    columns = {
-        "accuracy": (trial.accuracy_spread, trial.values.accuracy, 1.0),
-        "training_seconds": (trial.seconds_spread, trial.values.training_seconds, math.inf),
-    }
+    spreads = zip(MEASURED, (trial.accuracy_spread, trial.seconds_spread), strict=True)
     return {
         name: {
             "deviation": spread.deviation,
-            "margin": spread.reach(value, most),
-            **dict(zip(("low", "high"), spread.ends(most), strict=True)),
+            "margin": spread.reach(trial.values[name]),
+            "low": spread.low,
+            "high": spread.high,
         }
-        for name, (spread, value, most) in columns.items()
-        if spread is not None
+        for name, spread in spreads
+        if spread is not None and trial.values is not None
     }
 
 

@@ -18,7 +18,8 @@ class Spread:
 
     Attributes:
         deviation: Sample standard deviation, with n - 1 in the divisor; ``None`` for one run.
-        low: Lower end of the 95 % interval: of the mean, or of the estimate.
+        low: Lower end of the 95 % interval, within what is possible: of the mean, or of the
+            estimate.
         high: The upper end.
     """
 
@@ -26,22 +27,19 @@ class Spread:
     low: float
     high: float
 
-    def ends(self, most: float = math.inf) -> tuple[float, float]:
-        """Ends of the interval of a value that lies between 0 and ``most``."""
-        return max(self.low, 0.0), min(self.high, most)
-
-    def reach(self, value: float, most: float = math.inf) -> float:
+    def reach(self, value: float) -> float:
         """From the value to the farther of these ends."""
-        return max(abs(end - value) for end in self.ends(most))
+        return max(abs(self.low - value), abs(self.high - value))
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def spread(values: Sequence[float], *, most: float = math.inf) -> Spread | None:
     """Return deviation and interval of repeated measurements.
 
     The interval is the mean plus and minus Student's t quantile times ``deviation / sqrt(n)``.
 
     Args:
-        values: One value per run.
+        values: One value per run, from 0 to ``most``.
+        most: The largest that is possible.
 
     Returns:
         None for fewer than two values, from which no scatter can be told, and for NaN or an
@@ -53,7 +51,7 @@ def spread(values: Sequence[float]) -> Spread | None:
     mean = fmean(values)
     deviation = math.sqrt(math.fsum(gap * gap for gap in deviations(values)) / (count - 1))
     margin = t_quantile(count - 1) * deviation / math.sqrt(count)
-    return Spread(deviation, mean - margin, mean + margin)
+    return Spread(deviation, max(mean - margin, 0.0), min(mean + margin, most))
 
 
 def deviations(values: Sequence[float]) -> list[float]:

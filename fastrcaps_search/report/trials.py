@@ -99,7 +99,7 @@ class TrialView:
     def accuracy_margin(self) -> str:
         """That of its accuracy."""
         values, spread = self.record.values, self.record.accuracy_spread
-        return text.margin(spread.reach(values.accuracy, 1.0)) if values and spread else ""
+        return text.margin(spread.reach(values.accuracy)) if values and spread else ""
 
     @property
     def seconds_margin(self) -> str:

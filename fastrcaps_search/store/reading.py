@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", bound="DataclassInstance")
 
-CLAIM_FIELDS = tuple(ClaimRecord.__dataclass_fields__)
 RUN_FIELDS = tuple(name for name in RunRecord.__dataclass_fields__ if name in schema.runs.c)
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
@@ -111,7 +110,8 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     """All claims of a study by trial, run and token."""
     table = schema.claims
-    query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
+    stored = [table.c[name] for name in ClaimRecord.__dataclass_fields__]
+    query = select(*stored).where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
     return [ClaimRecord(**row._mapping) for row in rows]
 

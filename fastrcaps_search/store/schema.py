@@ -132,9 +132,7 @@ runs = Table(
     # Which evaluation images the best epoch's weights have right, a bit each: read on its own.
     Column("hits", LargeBinary),
     # Why it ended without a result.
-    Column("failure_kind", Text),
-    Column("failure_message", Text),
-    Column("failure_trace", Text),
+    *_columns(Failure, but=("log_path",), prefix="failure_", nullable=True),
     Column("log_path", Text),
     # Of the claim that ended it.
     Column("ended_token", Integer),
@@ -157,9 +155,8 @@ epochs = Table(
 layouts = Table(
     "fastrcaps_layouts",
     metadata,
-    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    *_key("study_id", "cores"),
     Column("device_name", Text, primary_key=True),
-    Column("cores", Integer, primary_key=True, autoincrement=False),
     Column("workers", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
     # By batch size, as JSON.

@@ -84,15 +84,16 @@ class TrialRecord:
         planned = definition.runs_per_trial
         failing = [run for run in runs if _fails_trial(run, planned)]
         done = [run for run in runs if run.run < planned and run.accuracy is not None]
-        state, values, ending = TrialState.RUNNING, None, list[RunRecord]()
+        state, ending = TrialState.RUNNING, list[RunRecord]()
+        values, infeasible, accuracy_spread, seconds_spread = None, None, None, None
         if failing:
             state, ending = TrialState.FAILED, failing
         elif len(done) == planned:
             state, ending = TrialState.COMPLETE, done
             values = _means(runs, definition.objectives)
-        infeasible = None
-        if values is not None:
             infeasible = infeasible_reason(definition, values.accuracy, set_aside)
+            accuracy_spread = spread(_measured(runs, "accuracy"), most=1.0)
+            seconds_spread = spread(_measured(runs, "training_seconds"))
         return cls(
             number=number,
             state=state,
@@ -105,8 +106,8 @@ class TrialRecord:
             finished_at=max((run.finished_at or 0.0 for run in ending), default=None),
             runs=runs,
             epochs=epochs,
-            accuracy_spread=None if values is None else spread(_measured(runs, "accuracy")),
-            seconds_spread=None if values is None else spread(_measured(runs, "training_seconds")),
+            accuracy_spread=accuracy_spread,
+            seconds_spread=seconds_spread,
             infeasible=infeasible,
             set_aside=set_aside,
             objectives=definition.objectives,

@@ -114,10 +114,10 @@ def test_estimates_lie_closer_together_than_the_means() -> None:
         assert after.means == before.values
         accuracies.append((before.values.accuracy, after.values.accuracy))
         assert after.accuracy_spread is not None
-        low, high = after.accuracy_spread.ends(1.0)
+        low, high = after.accuracy_spread.low, after.accuracy_spread.high
         value = after.values.accuracy
         assert low < value < high
-        assert after.accuracy_spread.reach(value, 1.0) == max(value - low, high - value)
+        assert after.accuracy_spread.reach(value) == max(value - low, high - value)
     measured, values = zip(*accuracies, strict=True)
     assert pstdev(values) < 0.8 * pstdev(measured)
     # Again: nothing is drawn in twice.

@@ -65,7 +65,7 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
         epochs=tuple(
             replace(epoch, run=run) for run, _ in enumerate(runs) for epoch in trial.epochs
         ),
-        accuracy_spread=spread([accuracy for accuracy, _ in runs]),
+        accuracy_spread=spread([accuracy for accuracy, _ in runs], most=1.0),
         seconds_spread=spread([spent for _, spent in runs]),
     )
 
