@@ -58,7 +58,13 @@ def hypervolume(points: ArrayLike) -> float:
         The volume, in the product of the objectives' units; 0.0 for nothing inside.
     """
     rows = as_rows(points)
-    return _volume(rows[finite_rows(rows)])
+    rows = rows[finite_rows(rows)]
+    if len(rows) == 0:
+        return 0.0
+    # Imported here: moocore takes about as long to import as the rest of a short command.
+    import moocore  # type: ignore[import-untyped]  # it ships no types
+
+    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
 
 
 def hypervolume_history(points: ArrayLike) -> NDArray[np.float64]:
@@ -82,19 +88,9 @@ def hypervolume_history(points: ArrayLike) -> NDArray[np.float64]:
             front = np.vstack([front, row])
             front = front[front_mask(front)]
             # The larger of both: rounding must not make a growing set shrink.
-            volume = max(volume, _volume(front))
+            volume = max(volume, hypervolume(front))
         history[index] = volume
     return history
-
-
-def _volume(rows: NDArray[np.float64]) -> float:
-    """Return the hypervolume of finite rows [n, m]."""
-    if len(rows) == 0:
-        return 0.0
-    # Imported here: moocore takes about as long to import as the rest of a short command.
-    import moocore  # type: ignore[import-untyped]  # it ships no types
-
-    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
 
 
 SPEED = 20.0

@@ -164,8 +164,8 @@ def _note_death(
     """Count a worker that died while it trained; end a training that kills them one by one."""
     table = runs
     row = run_row(table, study_id, lease.key) & table.c.finished_at.is_(None)
-    connection.execute(table.update().where(row).values(deaths=table.c.deaths + 1))
-    deaths = connection.scalar(select(table.c.deaths).where(row)) or 0
+    counted = table.update().where(row).values(deaths=table.c.deaths + 1)
+    deaths = connection.scalar(counted.returning(table.c.deaths)) or 0
     if deaths < MOST_DEATHS:
         return
     failure = Failure(

@@ -151,7 +151,7 @@ def read_trials(
             created_at=row.created_at,
             runs=tuple(runs[row.number]),
             epochs=tuple(stored.get(row.number, ())),
-            set_aside=_set_aside(row),
+            set_aside=_part(row, SetAside, "set_aside_"),
         )
         for row in rows(schema.trials, "number")
     ]
@@ -200,10 +200,10 @@ def _collection_put_off() -> Iterator[None]:
             gc.enable()
 
 
-def _setting(row: Row[Any]) -> RunSetting | None:
-    if row.device is None:
-        return None
-    return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
+def _part(row: Row[Any], kind: type[Record], prefix: str = "") -> Record | None:
+    """A record whose columns are part of a row; ``None`` where the first one is missing."""
+    values = [row._mapping[f"{prefix}{field.name}"] for field in fields(kind)]
+    return None if values[0] is None else kind(*values)
 
 
 def _run(row: Row[Any]) -> RunRecord:
@@ -214,7 +214,7 @@ def _run(row: Row[Any]) -> RunRecord:
         )
     stored = {name: getattr(row, name) for name in RUN_FIELDS}
     read = {
-        "setting": _setting(row),
+        "setting": _part(row, RunSetting),
         "bit_equal": bool(row.bit_equal),
         "failure": failure,
         "removed": bool(row.removed),
@@ -232,9 +232,3 @@ def _parameters(text: str) -> TrialParameters:
 @functools.lru_cache(maxsize=8)
 def _definition(text: str) -> StudyDefinition:
     return StudyDefinition.from_dict(json.loads(text))
-
-
-def _set_aside(row: Row[Any]) -> SetAside | None:
-    if row.set_aside_by is None:
-        return None
-    return SetAside(row.set_aside_by, row.set_aside_host, row.set_aside_why, row.set_aside_at)
