@@ -40,10 +40,11 @@ from fastrcaps_search.definition.objective import (
     PARAMETERS,
     TRAINING_SECONDS,
 )
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.dominance import as_rows, finite_rows, front_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -115,28 +116,25 @@ class Box:
     @classmethod
     def of(
         cls,
+        definition: StudyDefinition,
         *,
-        guessing: float,
         epoch_seconds: float,
-        epochs: int,
-        parameters: Iterable[int],
         others: Mapping[str, float] | None = None,
     ) -> Box:
         """The box of a study.
 
         Args:
-            guessing: Accuracy of always naming the most frequent class.
+            definition: The study.
             epoch_seconds: Training seconds per epoch of the first complete trial.
-            epochs: Most epochs of a training.
-            parameters: Learned parameters of each network that the study allows.
             others: Values of the first complete trial in the study's other objectives.
         """
-        epoch = max(epoch_seconds, SHORTEST)
-        sizes = sorted(set(parameters))
-        smallest, largest = sizes[0], sizes[-1]
+        epoch, epochs = max(epoch_seconds, SHORTEST), definition.offered_epochs[-1]
+        networks = {(one.decoder, one.weight_sharing) for one in definition.assignments()}
+        sizes = [definition.architecture.parameters(*network) for network in networks]
+        smallest, largest = min(sizes), max(sizes)
         worst = largest * (largest / smallest) ** MARGIN if largest > smallest else 2.0 * largest
         edges = {
-            ACCURACY.name: (guessing, 1.0),
+            ACCURACY.name: (definition.guessing_accuracy, 1.0),
             TRAINING_SECONDS.name: (epoch * epochs * SPEED, epoch / SPEED),
             PARAMETERS.name: (worst, float(smallest)),
         }

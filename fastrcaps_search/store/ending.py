@@ -7,16 +7,13 @@ hypervolume. Lost workers lose their runs, and networks that nobody wants are ma
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
 from math import fsum
 
 from sqlalchemy import Connection, select
 
-from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.objective import COMMON
-from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.reading import read_trials
@@ -59,39 +56,6 @@ def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None
     )
 
 
-def study_box(
-    definition: StudyDefinition,
-    *,
-    epoch_seconds: float,
-    others: Mapping[str, float] | None = None,
-) -> Box:
-    """The box of a study whose first complete trial took so long for an epoch, with these values.
-
-    Args:
-        definition: The study.
-        epoch_seconds: Training seconds per epoch.
-        others: Values in the objectives beyond the common three.
-    """
-    return Box.of(
-        guessing=definition.guessing_accuracy,
-        epoch_seconds=epoch_seconds,
-        epochs=definition.offered_epochs[-1],
-        parameters=(
-            definition.architecture.parameters(decoder, weight_sharing)
-            for decoder, weight_sharing in _networks(definition)
-        ),
-        others=others,
-    )
-
-
-def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, bool | None]]:
-    """Decoder and weight sharing of each network that the study allows."""
-    space = definition.space
-    if space is None:
-        return {(each.decoder, each.weight_sharing) for each in definition.configurations}
-    return product(space.decoder or (None,), space.weight_sharing or (None,))
-
-
 @contextmanager
 def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator[None]:
     """End a run of a trial within; store the study's box where that completes its first trial.
@@ -114,7 +78,7 @@ def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator
         seconds = fsum(run.value("training_seconds") for run in trial.results)
         epochs = sum(run.best_epoch or 0 for run in trial.results)
         others = {name: value for name, value in trial.values.items() if name not in COMMON}
-        box = study_box(study.definition, epoch_seconds=seconds / (epochs or 1), others=others)
+        box = Box.of(study.definition, epoch_seconds=seconds / (epochs or 1), others=others)
         fixed = studies.update().where(one, studies.c.box.is_(None))
         connection.execute(fixed.values(box=json.dumps(box.to_dict())))
 

@@ -16,10 +16,10 @@ from playwright.sync_api import Browser, Dialog, Page, ViewportSize, expect, syn
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.report.view import StoredStudy
 from fastrcaps_search.report.write import write_report
-from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
@@ -233,7 +233,7 @@ class Records:
         }
         definition = StudyDefinition.from_dict(values)
         # As a first trial of 94 s and five epochs fixes it.
-        box = study_box(definition, epoch_seconds=94 / 5)
+        box = Box.of(definition, epoch_seconds=94 / 5)
         return StudyRecord(1, definition.name, "uid", definition, 7, budget, 0.0, box=box)
 
     def trials(self) -> list[TrialRecord]:
