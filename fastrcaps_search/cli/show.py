@@ -159,7 +159,7 @@ def _status_json(
         ],
         "hypervolume": summary.hypervolume,
         "eta_seconds": summary.eta_seconds,
-        "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
+        "hypervolume_box": None if summary.box is None else summary.box.edges,
         "infeasible": summary.infeasible,
     }
 

@@ -148,12 +148,8 @@ class Box:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Sequence[float]]) -> Box:
-        """The box whose :meth:`to_dict` these values are."""
+        """The box of edges as JSON has them."""
         return cls({name: (worst, best) for name, (worst, best) in values.items()})
-
-    def to_dict(self) -> dict[str, list[float]]:
-        """JSON values: worst and best by objective."""
-        return {name: list(edges) for name, edges in self.edges.items()}
 
     def share(self, values: Sequence[Mapping[str, float]]) -> float:
         """Share of the box, 0 to 1, that trials of these values dominate; NaN counts for nothing.

@@ -80,7 +80,7 @@ def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator
         others = {name: value for name, value in trial.values.items() if name not in COMMON}
         box = Box.of(study.definition, epoch_seconds=seconds / (epochs or 1), others=others)
         fixed = studies.update().where(one, studies.c.box.is_(None))
-        connection.execute(fixed.values(box=json.dumps(box.to_dict())))
+        connection.execute(fixed.values(box=json.dumps(box.edges)))
 
 
 def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: int) -> bool:

@@ -6,13 +6,12 @@ import functools
 import gc
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import sqlalchemy
-from sqlalchemy import Connection, CursorResult, Row, select
+from sqlalchemy import Connection, CursorResult, Row, Table, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -103,17 +102,29 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
     query = select(*stored, silent, suspected)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number, table.c.run))
+    rows = connection.execute(query.order_by(*table.primary_key))
     return [LeaseRecord(**row._mapping) for row in rows]
 
 
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     """All claims of a study by trial, run and token."""
-    table = schema.claims
-    stored = [table.c[name] for name in ClaimRecord.__dataclass_fields__]
-    query = select(*stored).where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
+    rows = _rows(connection, schema.claims, ClaimRecord.__dataclass_fields__, study_id=study_id)
     return [ClaimRecord(**row._mapping) for row in rows]
+
+
+def _rows(
+    connection: Connection,
+    table: Table,
+    names: Iterable[str],
+    *,
+    study_id: int,
+    number: int | None = None,
+) -> CursorResult[Any]:
+    """Columns of all rows of a study, or of one of its trials, in the order of their keys."""
+    query = select(*(table.c[name] for name in names)).where(table.c.study_id == study_id)
+    if number is not None:
+        query = query.where(table.c.number == number)
+    return connection.execute(query.order_by(*table.primary_key))
 
 
 def read_trials(
@@ -124,24 +135,14 @@ def read_trials(
     number: int | None = None,
 ) -> list[TrialRecord]:
     """All trials of a study (or one), by number."""
-
-    def rows(
-        table: sqlalchemy.Table, *order: str, names: tuple[str, ...] = ()
-    ) -> CursorResult[Any]:
-        columns = [table.c[name] for name in names or table.c.keys()]
-        query = select(*columns).where(table.c.study_id == study.study_id)
-        if number is not None:
-            query = query.where(table.c.number == number)
-        return connection.execute(query.order_by(*(table.c[name] for name in order)))
-
+    rows = functools.partial(_rows, connection, study_id=study.study_id, number=number)
     runs: dict[int, list[RunRecord]] = defaultdict(list)
-    names = tuple(name for name in schema.runs.c.keys() if name != "hits")  # noqa: SIM118
-    for row in rows(schema.runs, "number", "run", names=names):
+    for row in rows(schema.runs, [one.name for one in schema.runs.c if one.name != "hits"]):
         runs[row.number].append(_run(row))
     stored: dict[int, list[EpochRecord]] = {}
     if epochs:
         names = (*EPOCH_FIELDS, *SETTING_FIELDS, *METRIC_FIELDS)
-        stored = _epochs(rows(schema.epochs, "number", "run", "epoch", names=names))
+        stored = _epochs(rows(schema.epochs, names))
     return [
         TrialRecord.of(
             study.definition,
@@ -153,7 +154,7 @@ def read_trials(
             epochs=tuple(stored.get(row.number, ())),
             set_aside=_part(row, SetAside, "set_aside_"),
         )
-        for row in rows(schema.trials, "number")
+        for row in rows(schema.trials, schema.trials.c.keys())
     ]
 
 
