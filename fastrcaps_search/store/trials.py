@@ -35,7 +35,6 @@ class TrialRecord:
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete; the accuracy is an estimate once enough trials
             were picked for more runs (:mod:`fastrcaps_search.analysis.estimates`).
-        test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
         created_at: Seconds since 1970, on the database's clock.
         finished_at: The same of the end of its planned runs, or of its failure.
@@ -54,7 +53,6 @@ class TrialRecord:
     parameters: TrialParameters
     configuration_key: str
     values: Values | None
-    test_accuracy: float | None
     failure: Failure | None
     created_at: float
     finished_at: float | None
@@ -100,7 +98,6 @@ class TrialRecord:
             parameters=parameters,
             configuration_key=configuration_key,
             values=values,
-            test_accuracy=_test_accuracy(runs),
             failure=failing[0].failure if failing else None,
             created_at=created_at,
             finished_at=max((run.finished_at or 0.0 for run in ending), default=None),
@@ -149,6 +146,13 @@ class TrialRecord:
         return max(kept, key=lambda run: (run.accuracy or 0.0, -run.run), default=None)
 
     @property
+    def test_accuracy(self) -> float | None:
+        """Mean over its runs with a network, once all have met the test set."""
+        # A run without its network cannot meet the test set any more.
+        met = [run.test_accuracy for run in self.results if run.test_accuracy is not None]
+        return fmean(met) if met and not self.untested else None
+
+    @property
     def untested(self) -> tuple[RunRecord, ...]:
         """The runs whose networks are there and have not met the test set."""
         return tuple(r for r in self.results if r.test_accuracy is None and not r.removed)
@@ -183,18 +187,6 @@ def _measured(runs: Sequence[RunRecord], name: str) -> list[float]:
 
 def _means(runs: Sequence[RunRecord], objectives: Sequence[str]) -> Values:
     return Values({name: fmean(_measured(runs, name)) for name in objectives})
-
-
-def _test_accuracy(runs: Sequence[RunRecord]) -> float | None:
-    """Mean over the runs with a network, when all have met the test set."""
-    # A run without its network cannot meet the test set any more.
-    met = [
-        run.test_accuracy
-        for run in runs
-        if run.accuracy is not None and not (run.removed and run.test_accuracy is None)
-    ]
-    known = [accuracy for accuracy in met if accuracy is not None]
-    return fmean(known) if known and len(known) == len(met) else None
 
 
 def infeasible_reason(
