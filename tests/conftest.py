@@ -21,9 +21,8 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Failure, Values

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.objective import COMMON
+from fastrcaps_search.front.estimates import Estimate, true_means
+from fastrcaps_search.front.spread import Sample, Spread
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.records import Spread, StudyRecord, Values
+from fastrcaps_search.store.records import StudyRecord, Values
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
-
-if TYPE_CHECKING:
-    from fastrcaps_search.front.estimates import Estimate
-    from fastrcaps_search.front.spread import Sample
 
 LEAST_SECONDS = 1e-9
 """What stands for no time at all, which has no logarithm."""
@@ -51,13 +48,9 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
         study: The study, which says how many runs each trial was to have from the start.
     """
     samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
-    known = [trial for trial in trials if trial.number in samples]
     planned = study.definition.runs_per_trial
-    if not any(len(trial.results) > planned for trial in known):
+    if not any(len(sample.seconds) > planned for sample in samples.values()):
         return list(trials)
-    # Numpy takes a moment to import; most studies have not been repeated.
-    from fastrcaps_search.front.estimates import true_means
-
     finite = {number: sample for number, sample in samples.items() if sample.finite}
     means = true_means(list(finite.values()))
     if means is None or not means.has_prior:
@@ -70,19 +63,13 @@ def estimated(trials: Sequence[TrialRecord], *, study: StudyRecord) -> list[Tria
 
 def sample_of(trial: TrialRecord) -> Sample | None:
     """What is known of a feasible trial from its runs."""
-    from fastrcaps_search.front.spread import Sample
-
     values = trial.feasible_means
     if values is None:
         return None
-    runs = [
-        (run.accuracy, run.training_seconds)
-        for run in trial.results
-        if run.accuracy is not None and run.training_seconds is not None
-    ] or [(values.accuracy, values.training_seconds)]
+    seconds = (run.value("training_seconds") for run in trial.results)
     return Sample(
-        accuracies=tuple(accuracy for accuracy, _ in runs),
-        seconds=tuple(max(seconds, LEAST_SECONDS) for _, seconds in runs),
+        accuracies=tuple(run.value("accuracy") for run in trial.results),
+        seconds=tuple(max(each, LEAST_SECONDS) for each in seconds),
         parameters=values.parameters,
         others=values.costs[len(COMMON) :],
     )
@@ -97,8 +84,6 @@ def _with(trial: TrialRecord, accuracy: Estimate) -> TrialRecord:
         values=Values({**measured, "accuracy": accuracy.value}),
         measured=measured,
         accuracy_spread=Spread(
-            None if runs is None else runs.deviation,
-            max(accuracy.value - accuracy.low, accuracy.high - accuracy.value),
-            interval=(accuracy.low, accuracy.high),
+            None if runs is None else runs.deviation, accuracy.low, accuracy.high
         ),
     )

@@ -12,9 +12,16 @@ from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the feasible trials on the front, in the order of :func:`front_of`."""
+    """Numbers of the trials on the front, in the order of :func:`front_of`."""
+    return [trial.number for trial in front_trials(trials)]
+
+
+def front_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The feasible trials on the front, in the order of :func:`front_of`."""
+    by_number = {trial.number: trial for trial in trials}
     valued = {trial.number: trial.feasible_values for trial in trials}
-    return front_of({number: values for number, values in valued.items() if values is not None})
+    numbers = front_of({number: values for number, values in valued.items() if values is not None})
+    return [by_number[number] for number in numbers]
 
 
 def front_of(rows: Mapping[int, Mapping[str, float]]) -> list[int]:
@@ -38,26 +45,17 @@ def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
     Empty where no trial was trained more than once: then nothing says how far runs scatter.
     """
     samples = {trial.number: sample for trial in trials if (sample := sample_of(trial))}
-    # Numpy takes a moment to import; most studies have not been repeated.
+    # Most studies have not been repeated: nothing need be sorted.
     if all(len(sample.seconds) < 2 for sample in samples.values()):
         return {}
-    found = front_probabilities(list(samples.values()))
+    found = front_probabilities(tuple(samples.values()))
     return {} if found is None else dict(zip(samples, found, strict=True))
 
 
-def near_front_numbers(
-    trials: Sequence[TrialRecord], sureness: Mapping[int, float] | None = None
-) -> list[int]:
-    """Numbers of the trials on the front, and of those that may well belong there.
-
-    Args:
-        trials: All trials of the study.
-        sureness: What :func:`probabilities` gives for them, where that is known.
-    """
-    found = dict.fromkeys(front_numbers(trials))
-    known = probabilities(trials) if sureness is None else sureness
-    found |= dict.fromkeys(number for number, sure in known.items() if sure >= NEAR)
-    return list(found)
+def near_front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
+    """Numbers of the trials on the front, and of those that may well belong there."""
+    near = [number for number, sure in probabilities(trials).items() if sure >= NEAR]
+    return list(dict.fromkeys([*front_numbers(trials), *near]))
 
 
 def unwanted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -79,10 +77,8 @@ def without_network(trials: Sequence[TrialRecord]) -> list[int]:
 
     They may be chosen, but neither exported nor tested until they are repeated.
     """
-    by_number = {trial.number: trial for trial in trials}
-    front = [by_number[number] for number in front_numbers(trials)]
     return sorted(
         trial.number
-        for trial in front
+        for trial in front_trials(trials)
         if trial.results and all(run.removed for run in trial.results)
     )

@@ -6,10 +6,10 @@ estimate of time and the exit code say it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.analysis.front import front_numbers, near_front_numbers
+from fastrcaps_search.analysis.front import front_numbers, front_trials, near_front_numbers
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
@@ -63,11 +63,7 @@ class RemainingWork:
 
 
 def remaining_work(
-    study: StudyRecord,
-    trials: Sequence[TrialRecord],
-    *,
-    possible: int | None,
-    probabilities: Mapping[int, float] | None = None,
+    study: StudyRecord, trials: Sequence[TrialRecord], *, possible: int | None
 ) -> RemainingWork:
     """What is left to do.
 
@@ -75,14 +71,13 @@ def remaining_work(
         study: The study.
         trials: All its trials, by number, with accuracies as ``analysis.estimates`` gives them.
         possible: Number of the study's configurations, where it is known.
-        probabilities: Of being on the front, where they are known.
     """
     planned = study.definition.runs_per_trial
     target = study.budget if possible is None else min(possible, study.budget)
     running = [trial for trial in trials if trial.state is TrialState.RUNNING]
     new = max(target - len(trials), 0)
     runs = [key for trial in running for key in _missing(trial, planned)]
-    repeats = due_repeats(trials, study.front_runs, probabilities)
+    repeats = due_repeats(trials, study.front_runs)
     # Which networks meet the test set is known once all runs have ended.
     is_last = not (new or runs or repeats)
     return RemainingWork(
@@ -97,11 +92,7 @@ def remaining_work(
     )
 
 
-def due_repeats(
-    trials: Sequence[TrialRecord],
-    runs: int,
-    probabilities: Mapping[int, float] | None = None,
-) -> list[RunKey]:
+def due_repeats(trials: Sequence[TrialRecord], runs: int) -> list[RunKey]:
     """Runs that the trials on or near the front lack, all first repeats before the second ones.
 
     Which trials those are changes with every run: a first one tells how far the runs of a trial
@@ -110,11 +101,10 @@ def due_repeats(
     Args:
         trials: All trials of the study.
         runs: Runs that each is to have in all, runs that failed included; 0 for none planned.
-        probabilities: Of being on the front, where they are known.
     """
     if all(len(trial.ended_runs) >= runs for trial in trials):
         return []
-    near = set(near_front_numbers(trials, probabilities))
+    near = set(near_front_numbers(trials))
     # After the first repeat the spread is a guess, and half the study may seem near: the front's
     # own second runs tell better.
     front = set(front_numbers(trials))
@@ -129,12 +119,8 @@ def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[Ru
     """
     if study.definition.evaluate_on is EvaluateOn.TEST:
         return []
-    by_number = {trial.number: trial for trial in trials}
-    return [
-        RunKey(number, run.run)
-        for number in sorted(front_numbers(trials))
-        for run in by_number[number].untested
-    ]
+    front = sorted(front_trials(trials), key=lambda trial: trial.number)
+    return [RunKey(trial.number, run.run) for trial in front for run in trial.untested]
 
 
 def _missing(trial: TrialRecord, runs: int) -> list[RunKey]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastrcaps_search.analysis.front import front_numbers, probabilities
+from fastrcaps_search.analysis.front import front_trials, probabilities
 from fastrcaps_search.errors import NothingFitsError
-from fastrcaps_search.store.records import TrialState
+from fastrcaps_search.store.records import MEASURED, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 MOST_REASONS = 3
@@ -25,10 +25,9 @@ def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
 
 
 def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """Rows of ``front --json``, in the order of :func:`front_numbers`."""
-    by_number = {trial.number: trial for trial in trials}
+    """Rows of ``front --json``, in the order of :func:`front_trials`."""
     sureness = probabilities(trials)
-    return [trial_row(by_number[n], sureness.get(n)) for n in front_numbers(trials)]
+    return [trial_row(trial, sureness.get(trial.number)) for trial in front_trials(trials)]
 
 
 def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
@@ -98,20 +97,16 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
 
 
 def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:
-    if trial.values is None:
-        return {}
-    columns = {
-        "accuracy": (trial.accuracy_spread, trial.values.accuracy, 1.0),
-        "training_seconds": (trial.seconds_spread, trial.values.training_seconds, math.inf),
-    }
+    spreads = zip(MEASURED, (trial.accuracy_spread, trial.seconds_spread), strict=True)
     return {
         name: {
             "deviation": spread.deviation,
-            "margin": spread.reach(value, most),
-            **dict(zip(("low", "high"), spread.ends(value, most), strict=True)),
+            "margin": spread.reach(trial.values[name]),
+            "low": spread.low,
+            "high": spread.high,
         }
-        for name, (spread, value, most) in columns.items()
-        if spread is not None
+        for name, spread in spreads
+        if spread is not None and trial.values is not None
     }
 
 

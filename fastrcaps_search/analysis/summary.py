@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -11,7 +11,7 @@ from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_wo
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.records import StudyRecord, TrialState, Values
+from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 SHARING = "numbers of workers per device"
@@ -68,7 +68,6 @@ def summarise(
     leases: Sequence[LeaseRecord],
     *,
     possible: int | None = None,
-    probabilities: Mapping[int, float] | None = None,
 ) -> StudySummary:
     """Sum a study up; devices and sharing come from epochs where the trials carry them.
 
@@ -77,18 +76,19 @@ def summarise(
         trials: All its trials.
         leases: The live ones.
         possible: Number of the study's configurations, where it is known.
-        probabilities: Of being on the front, where they are known.
     """
-    work = remaining_work(study, trials, possible=possible, probabilities=probabilities)
+    work = remaining_work(study, trials, possible=possible)
     counts = Counter(trial.state for trial in trials)
     settings = _settings(trials)
+    # Estimates move with every trial that is added.
+    means = [values for trial in trials if (values := trial.feasible_means) is not None]
     return StudySummary(
         budget=study.budget,
         complete=counts[TrialState.COMPLETE],
         infeasible=sum(trial.infeasible is not None for trial in trials),
         failed=counts[TrialState.FAILED],
         running=counts[TrialState.RUNNING],
-        hypervolume=None if study.box is None else study.box.share(_measured(trials)),
+        hypervolume=None if study.box is None else study.box.share(means),
         box=study.box,
         eta_seconds=eta_seconds(study, trials, work, workers=len(leases)),
         work=work,
@@ -97,11 +97,6 @@ def summarise(
         torch_versions=tuple(sorted({setting.torch_version for setting in settings})),
         warnings=_warnings([trial for trial in trials if trial.state is TrialState.COMPLETE]),
     )
-
-
-def _measured(trials: Sequence[TrialRecord]) -> list[Values]:
-    """Means of the runs of feasible trials; estimates move with every trial that is added."""
-    return [values for trial in trials if (values := trial.feasible_means) is not None]
 
 
 def eta_seconds(

@@ -153,7 +153,7 @@ def _status_json(
         "hypervolume": summary.hypervolume,
         # Of repeats nobody knows how many more will follow.
         "eta_seconds": None if is_repeating else summary.eta_seconds,
-        "hypervolume_box": None if summary.box is None else summary.box.to_dict(),
+        "hypervolume_box": None if summary.box is None else summary.box.edges,
         "infeasible": summary.infeasible,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from fastrcaps_search.definition.checks import shown
@@ -77,11 +78,16 @@ class Preference:
         Raises:
             UsageError: It is another text.
         """
-        if isinstance(text, str) and text.startswith(WEIGHTS_PREFIX):
-            return cls(WEIGHTS, _weights(text))
         if text in rules():
             return cls(text)
-        raise UsageError(f"prefer must be {preferences()}, got {shown(text)}")
+        advice = ""
+        if isinstance(text, str) and text.startswith(WEIGHTS_PREFIX):
+            advice = " with a number for each objective, as in weights=1,0.5,2"
+            with suppress(ValueError):
+                weights = tuple(map(float, text.removeprefix(WEIGHTS_PREFIX).split(",")))
+                if _fits_objectives(weights):
+                    return cls(WEIGHTS, weights)
+        raise UsageError(f"prefer must be {preferences()}{advice}, got {shown(text)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +154,6 @@ class Criteria:
 def joined(texts: Sequence[str], word: str = "and") -> str:
     """``a, b and c``."""
     return f" {word} ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
-
-
-def _weights(text: str) -> tuple[float, ...]:
-    """The weights of ``weights=a,t,p``; whether they are of use is checked later."""
-    try:
-        found = tuple(map(float, text.removeprefix(WEIGHTS_PREFIX).split(",")))
-    except ValueError:
-        found = ()
-    if not _fits_objectives(found):
-        raise UsageError(
-            f"prefer must be {preferences()} with a number for each objective, as in "
-            f"weights=1,0.5,2, got {shown(text)}"
-        )
-    return found
 
 
 def _fits_objectives(weights: Sequence[object]) -> bool:

@@ -133,13 +133,13 @@ def true_means(samples: Sequence[Sample]) -> TrueMeans | None:
 
 
 def in_order(samples: Sequence[Sample]) -> list[int]:
-    """One order for all ways to list the trials: that of seconds."""
+    """One order for all ways to list the finite ones of trials: that of seconds."""
 
     def key(index: int) -> tuple[object, ...]:
         accuracy, seconds, *others = samples[index].values
         return seconds, -accuracy, *others, samples[index].seconds, samples[index].accuracies
 
-    return sorted(range(len(samples)), key=key)
+    return sorted((index for index, one in enumerate(samples) if one.finite), key=key)
 
 
 # Front, rows, choice and page ask for the same trials one after the other.
@@ -166,8 +166,8 @@ def _fitted(samples: tuple[Sample, ...]) -> TrueMeans | None:
 def _summed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array, Array]:
     """Mean and the ends of the 95 % interval, [n] each, of mixtures [M, n] of normals."""
     tail = (1 - CONFIDENCE) / 2
-    ends = (_quantile(weights, means, np.sqrt(variances), part) for part in (tail, 1 - tail))
-    low, high = ends
+    deviations = np.sqrt(variances)
+    low, high = (_quantile(weights, means, deviations, part) for part in (tail, 1 - tail))
     return (weights * means).sum(axis=0), low, high
 
 
@@ -205,9 +205,11 @@ dominates too. This is most of the work of studies of thousands of trials.
 """
 
 
+# Rows, remaining work and page ask for the same trials one after the other.
+@functools.lru_cache(maxsize=4)
 def front_probabilities(
-    samples: Sequence[Sample], *, draws: int = 2000, seed: int = 0
-) -> list[float] | None:
+    samples: tuple[Sample, ...], *, draws: int = 2000
+) -> tuple[float, ...] | None:
     """Return for each trial the probability that it is on the front of the true means.
 
     In each draw the true means come from their posterior. Parameters are exact. The standard error
@@ -216,7 +218,6 @@ def front_probabilities(
     Args:
         samples: One per trial, in any order; the result does not depend on it.
         draws: How many sets of true means are drawn, at least 1.
-        seed: Equal seeds and samples give equal probabilities.
 
     Returns:
         One probability per sample, in their order. 0 for a trial with NaN or an infinity, which
@@ -228,33 +229,19 @@ def front_probabilities(
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}: leave it out for 2000")
-    valid = np.array([sample.finite for sample in samples], dtype=bool)
-    known = [sample for sample in samples if sample.finite]
-    shares = _shares(known, draws, np.random.default_rng(seed))
-    if shares is None:
-        return None
-    probabilities = np.zeros(len(samples))
-    probabilities[valid] = shares
-    return [float(probability) for probability in probabilities]
-
-
-def _shares(
-    samples: list[Sample], draws: int, generator: np.random.Generator
-) -> NDArray[np.float64] | None:
-    """Return [n] the share of draws in which each of the finite samples is on the front."""
     # So that each trial always gets the same noise; and moocore is fastest on rows nearly in the
     # order of a measured column.
     order = in_order(samples)
     means = true_means([samples[index] for index in order])
     if means is None:
         return None
-    counts = np.zeros(len(samples), dtype=np.int64)
-    rows = np.arange(len(samples))
+    generator = np.random.default_rng(0)
+    counts, rows = np.zeros(len(order), dtype=np.int64), np.arange(len(order))
     for draw in range(draws):
         if draw == _ENOUGH:
             rows = np.flatnonzero(counts)
             means = means.restricted(rows)
         counts[rows] += front_mask(means.drawn(generator))
-    shares = np.empty(len(samples))
-    shares[order] = counts / draws
-    return shares
+    probabilities = np.zeros(len(samples))
+    probabilities[order] = counts / draws
+    return tuple(probabilities.tolist())

@@ -76,13 +76,8 @@ class ColumnPosterior:
 
     def restricted(self, rows: NDArray[np.int64]) -> ColumnPosterior:
         """Return the same of some of the trials."""
-        return replace(
-            self,
-            chances=self.chances[:, rows],
-            centres=self.centres[:, rows],
-            variances=self.variances[:, rows],
-            pulls=self.pulls[:, rows],
-        )
+        names = ("chances", "centres", "variances", "pulls")
+        return replace(self, **{name: getattr(self, name)[:, rows] for name in names})
 
     def marginal(self) -> tuple[Array, Array, Array]:
         """Weights, means and variances, [2 J, n] each, of the mixture of normals of a trial."""
@@ -210,9 +205,7 @@ class _Fit:
 
     def step(self) -> None:
         """Fit the groups once more, given how likely each trial is of each."""
-        chances, _ = self._chances()
-        total = self.widths[:, None] + self.noise
-        sure = chances / total
+        total, chances, sure, _ = self._weighed()
         self.levels = (sure * self.values).sum(axis=1) / np.maximum(sure.sum(axis=1), 1e-300)
         self.shares = chances.mean(axis=1)
         # The width of the first group is that of the grid.
@@ -222,8 +215,11 @@ class _Fit:
         found = excess / np.maximum(second.sum(axis=1), 1e-300)
         self.widths[:, 1] = np.maximum(found, self.least)
 
-    def _chances(self) -> tuple[Array, Array]:
-        """Chances [J, n, 2] of the groups, and the logarithm [J] of the likelihood."""
+    def _weighed(self) -> tuple[Array, Array, Array, Array]:
+        """What each trial says of each group, and the logarithm [J] of the likelihood.
+
+        [J, n, 2] each: variances of the means, chances to belong there, and these over those.
+        """
         total = self.widths[:, None] + self.noise
         rest = self.values - self.levels[:, None]
         with np.errstate(divide="ignore"):
@@ -231,20 +227,18 @@ class _Fit:
         most = logarithm.max(axis=2, keepdims=True)
         chances = np.exp(logarithm - most)
         whole = chances.sum(axis=2, keepdims=True)
-        return chances / whole, (np.log(whole) + most).sum(axis=(1, 2))
+        chances /= whole
+        return total, chances, chances / total, (np.log(whole) + most).sum(axis=(1, 2))
 
     def evidence(self) -> Array:
         """Logarithm [J] of the likelihood with the levels integrated out (but a constant)."""
-        chances, logarithm = self._chances()
-        sure = chances / (self.widths[:, None] + self.noise)
-        logarithm -= np.log(sure.sum(axis=(1, 2))) / 2
-        return logarithm
+        _, _, sure, logarithm = self._weighed()
+        result: Array = logarithm - np.log(sure.sum(axis=(1, 2))) / 2
+        return result
 
     def posterior(self, probability: Array) -> ColumnPosterior:
         """The posterior, given the probability [J] of each grid point."""
-        chances, _ = self._chances()
-        total = self.widths[:, None] + self.noise
-        sure = chances / total
+        total, chances, sure, _ = self._weighed()
         pulls = self.noise / total
         return ColumnPosterior(
             probability=probability,

@@ -2,7 +2,8 @@
 
 The hypervolume of a set is the volume of the region that some row dominates, cut off at a
 reference point (Zitzler and Thiele 1998; computed by moocore, after Fonseca, Paquete and
-Lopez-Ibanez 2006). Everything minimises; rows with NaN or an infinity are ignored.
+Lopez-Ibanez 2006). Here that is 1 in every objective. Everything minimises; rows with NaN or an
+infinity are ignored.
 
 Shapes: n rows (trials), m objectives.
 
@@ -39,49 +40,47 @@ from fastrcaps_search.definition.objective import (
     PARAMETERS,
     TRAINING_SECONDS,
 )
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.dominance import as_rows, finite_rows, front_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
 
-def hypervolume(points: ArrayLike, *, reference: ArrayLike) -> float:
-    """Return the volume that the rows dominate inside the reference.
+def hypervolume(points: ArrayLike) -> float:
+    """Return the volume that the rows dominate below 1.
 
     Args:
-        points: [n, m], all objectives minimised.
-        reference: [m] finite values; only rows better than it in every objective count.
+        points: [n, m], all objectives minimised; only rows below 1 in every objective count.
 
     Returns:
         The volume, in the product of the objectives' units; 0.0 for nothing inside.
-
-    Raises:
-        ValueError: The reference is not m finite values.
     """
     rows = as_rows(points)
-    return _volume(rows[finite_rows(rows)], _as_reference(reference, rows))
+    rows = rows[finite_rows(rows)]
+    if len(rows) == 0:
+        return 0.0
+    # Imported here: moocore takes about as long to import as the rest of a short command.
+    import moocore  # type: ignore[import-untyped]  # it ships no types
+
+    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
 
 
-def hypervolume_history(points: ArrayLike, *, reference: ArrayLike) -> NDArray[np.float64]:
+def hypervolume_history(points: ArrayLike) -> NDArray[np.float64]:
     """Return the hypervolume after each row.
 
     Only the front so far is carried along, and a row that it already covers costs one comparison.
 
     Args:
         points: [n, m] in the order in which the trials finished, all objectives minimised.
-        reference: [m] finite values.
 
     Returns:
         [n] float64, never falling; a row with NaN or an infinity repeats the value before it.
-
-    Raises:
-        ValueError: The reference is not m finite values.
     """
     rows = as_rows(points)
-    limit = _as_reference(reference, rows)
-    useful = finite_rows(rows) & (rows < limit).all(axis=1)
+    useful = finite_rows(rows) & (rows < 1).all(axis=1)
     front = np.empty((0, rows.shape[1]))
     history = np.zeros(len(rows))
     volume = 0.0
@@ -90,32 +89,9 @@ def hypervolume_history(points: ArrayLike, *, reference: ArrayLike) -> NDArray[n
             front = np.vstack([front, row])
             front = front[front_mask(front)]
             # The larger of both: rounding must not make a growing set shrink.
-            volume = max(volume, _volume(front, limit))
+            volume = max(volume, hypervolume(front))
         history[index] = volume
     return history
-
-
-def _volume(rows: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    """Return the hypervolume of finite rows [n, m] up to a checked reference [m]."""
-    if len(rows) == 0:
-        return 0.0
-    # Imported here: moocore takes about as long to import as the rest of a short command.
-    import moocore  # type: ignore[import-untyped]  # it ships no types
-
-    return float(moocore.hypervolume(rows, ref=reference))
-
-
-def _as_reference(reference: ArrayLike, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the reference as [m] float64, checked against the rows [n, m]."""
-    limit = np.asarray(reference, dtype=np.float64)
-    # Without rows there may be no telling how many objectives there are.
-    fits = limit.ndim == 1 and (len(rows) == 0 or len(limit) == rows.shape[1])
-    if not fits or not np.isfinite(limit).all():
-        raise ValueError(
-            f"the reference must be {rows.shape[1]} finite values, got {limit.tolist()}: "
-            "name one for each objective"
-        )
-    return limit
 
 
 SPEED = 20.0
@@ -140,28 +116,25 @@ class Box:
     @classmethod
     def of(
         cls,
+        definition: StudyDefinition,
         *,
-        guessing: float,
         epoch_seconds: float,
-        epochs: int,
-        parameters: Iterable[int],
         others: Mapping[str, float] | None = None,
     ) -> Box:
         """The box of a study.
 
         Args:
-            guessing: Accuracy of always naming the most frequent class.
+            definition: The study.
             epoch_seconds: Training seconds per epoch of the first complete trial.
-            epochs: Most epochs of a training.
-            parameters: Learned parameters of each network that the study allows.
             others: Values of the first complete trial in the study's other objectives.
         """
-        epoch = max(epoch_seconds, SHORTEST)
-        sizes = sorted(set(parameters))
-        smallest, largest = sizes[0], sizes[-1]
+        epoch, epochs = max(epoch_seconds, SHORTEST), definition.offered_epochs[-1]
+        networks = {(one.decoder, one.weight_sharing) for one in definition.assignments()}
+        sizes = [definition.architecture.parameters(*network) for network in networks]
+        smallest, largest = min(sizes), max(sizes)
         worst = largest * (largest / smallest) ** MARGIN if largest > smallest else 2.0 * largest
         edges = {
-            ACCURACY.name: (guessing, 1.0),
+            ACCURACY.name: (definition.guessing_accuracy, 1.0),
             TRAINING_SECONDS.name: (epoch * epochs * SPEED, epoch / SPEED),
             PARAMETERS.name: (worst, float(smallest)),
         }
@@ -175,12 +148,8 @@ class Box:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Sequence[float]]) -> Box:
-        """The box whose :meth:`to_dict` these values are."""
+        """The box of edges as JSON has them."""
         return cls({name: (worst, best) for name, (worst, best) in values.items()})
-
-    def to_dict(self) -> dict[str, list[float]]:
-        """JSON values: worst and best by objective."""
-        return {name: list(edges) for name, edges in self.edges.items()}
 
     def share(self, values: Sequence[Mapping[str, float]]) -> float:
         """Share of the box, 0 to 1, that trials of these values dominate; NaN counts for nothing.
@@ -188,12 +157,11 @@ class Box:
         Args:
             values: Of each trial, by objective; nothing is dominated without all of them.
         """
-        return min(hypervolume(self._scaled(values), reference=np.ones(len(self.edges))), 1.0)
+        return min(hypervolume(self._scaled(values)), 1.0)
 
     def shares(self, values: Sequence[Mapping[str, float]]) -> list[float]:
         """The share after each of the trials, in their order: never falling."""
-        reference = np.ones(len(self.edges))
-        history = hypervolume_history(self._scaled(values), reference=reference)
+        history = hypervolume_history(self._scaled(values))
         return [min(share, 1.0) for share in history.tolist()]
 
     def _scaled(self, values: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:

@@ -31,6 +31,8 @@ maximise are negated, which rounds nothing.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,10 +56,6 @@ class Candidate:
     def costs(self) -> tuple[float, ...]:
         """Its values in the order of the objectives, less is better."""
         return costs_of(self.values)
-
-    def cost(self, name: str) -> float:
-        """Its value in one objective, less is better."""
-        return OBJECTIVES[name].cost(self.values[name])
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -85,18 +83,12 @@ class NearMiss:
     Attributes:
         number: Its number.
         shortfall: What trials are compared by (point 5 of the module).
-        amounts: By how much it misses each bound, by objective; 0 where it does not.
+        missed: What it misses, in words.
     """
 
     number: int
     shortfall: float
-    amounts: Mapping[str, float]
-
-    @property
-    def missed(self) -> str:
-        """What it misses, in words."""
-        missed = {name: amount for name, amount in self.amounts.items() if amount > 0}
-        return joined([one.miss(missed[one.name]) for one in OBJECTIVES if one.name in missed])
+    missed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +100,6 @@ class NothingFits:
     """
 
     nearest: tuple[NearMiss, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Least cost and range of each objective over the whole front."""
-
-    best: tuple[float, ...]
-    span: tuple[float, ...]
-
-    @classmethod
-    def of(cls, front: Sequence[Candidate]) -> _Scale:
-        columns = list(zip(*(one.costs for one in front), strict=True))
-        return cls(tuple(map(min, columns)), tuple(max(each) - min(each) for each in columns))
-
-    def distance(self, one: Candidate, weights: Sequence[float]) -> float:
-        """Distance to the ideal point (point 3 of the module)."""
-        parts = zip(weights, one.costs, self.best, self.span, strict=True)
-        return _sum(
-            weight * ((cost - best) / span if span else 0.0) for weight, cost, best, span in parts
-        )
-
-    def near_miss(self, one: Candidate, limits: Mapping[str, float]) -> NearMiss:
-        """What a trial misses (point 5 of the module)."""
-        spans = dict(zip(one.values, self.span, strict=True))
-        amounts = {name: max(0.0, one.cost(name) - limit) for name, limit in limits.items()}
-        # In the order of the objectives, for the same sum everywhere.
-        shortfall = _sum(
-            amounts[name] / (spans[name] or abs(limits[name]) or 1.0)
-            for name in one.values
-            if name in limits
-        )
-        return NearMiss(one.number, shortfall, amounts)
 
 
 def select(front: Sequence[Candidate], criteria: Criteria) -> Selection | NothingFits:
@@ -159,15 +119,30 @@ def select(front: Sequence[Candidate], criteria: Criteria) -> Selection | Nothin
         )
     known = objectives(tuple(front[0].values))
     _require_known(criteria, known)
-    scale = _Scale.of(front)
-    limits = {name: OBJECTIVES[name].cost(limit) for name, limit in criteria.limits.items()}
-    fitting = [one for one in front if _fits(one, limits)]
+    columns = list(zip(*(one.costs for one in front), strict=True))
+    best, spans = [min(each) for each in columns], [max(each) - min(each) for each in columns]
+    bounds = criteria.limits
+    # No cost is above the infinity of a bound that is not given.
+    limits = [one.cost(bounds[one.name]) if one.name in bounds else math.inf for one in known]
+    fitting = [one for one in front if all(map(operator.le, one.costs, limits))]
     if fitting:
-        chosen = min(fitting, key=_order(criteria.prefer, known, scale))
+        chosen = min(fitting, key=_order(criteria.prefer, known, best, spans))
         return Selection(chosen.number, _why(criteria, known, len(fitting)))
-    misses = [(scale.near_miss(one, limits), one) for one in front]
+    misses = [(_near_miss(one, known, limits, spans), one) for one in front]
     misses.sort(key=lambda pair: (pair[0].shortfall, *pair[1].order))
     return NothingFits(tuple(miss for miss, _ in misses[:MOST_NEAREST]))
+
+
+def _near_miss(
+    trial: Candidate, known: Sequence[Objective], limits: Sequence[float], spans: Sequence[float]
+) -> NearMiss:
+    """What a trial misses (point 5 of the module)."""
+    amounts = [max(0.0, cost - limit) for cost, limit in zip(trial.costs, limits, strict=True)]
+    spanned = zip(amounts, spans, limits, strict=True)
+    shortfall = _sum(amount / (span or abs(limit) or 1.0) for amount, span, limit in spanned)
+    missed = zip(known, amounts, strict=True)
+    words = joined([one.miss(amount) for one, amount in missed if amount > 0])
+    return NearMiss(trial.number, shortfall, words)
 
 
 def _require_known(criteria: Criteria, known: Sequence[Objective]) -> None:
@@ -210,12 +185,8 @@ def _sum(parts: Iterable[float]) -> float:
     return total
 
 
-def _fits(one: Candidate, limits: Mapping[str, float]) -> bool:
-    return all(one.cost(name) <= limit for name, limit in limits.items())
-
-
 def _order(
-    prefer: Preference, known: Sequence[Objective], scale: _Scale
+    prefer: Preference, known: Sequence[Objective], best: Sequence[float], spans: Sequence[float]
 ) -> Callable[[Candidate], tuple[float, ...]]:
     """What trials that fit are sorted by; the smallest is taken."""
     words = [objective.word for objective in known]
@@ -223,7 +194,16 @@ def _order(
         first = words.index(prefer.rule)
         return lambda one: (one.costs[first], *one.order)
     weights = prefer.weights or (1.0,) * len(known)
-    return lambda one: (scale.distance(one, weights), *one.order)
+
+    def distance(one: Candidate) -> float:
+        """To the ideal point (point 3 of the module)."""
+        parts = zip(weights, one.costs, best, spans, strict=True)
+        return _sum(
+            weight * ((cost - least) / span if span else 0.0)
+            for weight, cost, least, span in parts
+        )
+
+    return lambda one: (distance(one), *one.order)
 
 
 def _why(criteria: Criteria, known: Sequence[Objective], fitting: int) -> str:

@@ -14,45 +14,44 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What two or more runs say about one value.
+    """How far the runs of a trial scatter in one of its values.
 
     Attributes:
-        count: Runs.
-        mean: Their arithmetic mean.
-        deviation: Sample standard deviation, with n - 1 in the divisor.
-        margin: Half the width of the 95 % interval of the mean, which is ``mean - margin`` to
-            ``mean + margin``: Student's t quantile times ``deviation / sqrt(count)``.
+        deviation: Sample standard deviation, with n - 1 in the divisor; ``None`` for one run.
+        low: Lower end of the 95 % interval, within what is possible: of the mean, or of the
+            estimate.
+        high: The upper end.
     """
 
-    count: int
-    mean: float
-    deviation: float
-    margin: float
+    deviation: float | None
+    low: float
+    high: float
+
+    def reach(self, value: float) -> float:
+        """From the value to the farther of these ends."""
+        return max(abs(self.low - value), abs(self.high - value))
 
 
-def spread(values: Sequence[float]) -> Spread | None:
-    """Return mean, deviation and margin of repeated measurements.
+def spread(values: Sequence[float], *, most: float = math.inf) -> Spread | None:
+    """Return deviation and interval of repeated measurements.
+
+    The interval is the mean plus and minus Student's t quantile times ``deviation / sqrt(n)``.
 
     Args:
-        values: One value per run.
+        values: One value per run, from 0 to ``most``.
+        most: The largest that is possible.
 
     Returns:
-        None for fewer than two values, from which no scatter can be told.
-
-    Raises:
-        ValueError: A value is NaN or infinite.
+        None for fewer than two values, from which no scatter can be told, and for NaN or an
+        infinity.
     """
-    for value in values:
-        if not math.isfinite(value):
-            raise ValueError(
-                f"values of runs must be finite numbers, got {value!r}: leave out diverged runs"
-            )
     count = len(values)
-    if count < 2:
+    if count < 2 or not all(map(math.isfinite, values)):
         return None
+    mean = fmean(values)
     deviation = math.sqrt(math.fsum(gap * gap for gap in deviations(values)) / (count - 1))
-    quantile = t_quantile(count - 1, 0.5 + CONFIDENCE / 2)
-    return Spread(count, fmean(values), deviation, quantile * deviation / math.sqrt(count))
+    margin = t_quantile(count - 1) * deviation / math.sqrt(count)
+    return Spread(deviation, max(mean - margin, 0.0), min(mean + margin, most))
 
 
 def deviations(values: Sequence[float]) -> list[float]:
@@ -67,43 +66,29 @@ def deviations(values: Sequence[float]) -> list[float]:
 
 
 @cache
-def t_quantile(degrees: int, probability: float = 0.975) -> float:
-    """Return the value below which Student's t lies with this probability.
+def t_quantile(degrees: int) -> float:
+    """Return the value above which Student's t lies with a probability of 2.5 %.
 
     Args:
         degrees: Degrees of freedom, a whole number from 1 on.
-        probability: Between 0 and 1, both excluded.
 
     Returns:
-        The quantile, to about 1e-10 of its value for probabilities of 1e-6 to 1 - 1e-6.
+        The quantile, to about 1e-10 of its value: by halving the angle of its share.
 
     Raises:
-        ValueError: No such distribution, or no such probability.
+        ValueError: No such distribution.
     """
     if not degrees >= 1 or degrees % 1:
         raise ValueError(
             f"degrees must be a whole number from 1 on, got {degrees!r}: "
             "pass the number of runs less the number of means taken from them"
         )
-    if not 0 < probability < 1:
-        raise ValueError(
-            f"probability must lie between 0 and 1, got {probability!r}: pass 0.975 for a 95 % "
-            "interval"
-        )
-    if probability == 0.5:
-        return 0.0
-    tail = min(probability, 1 - probability)
-    angle = _angle_between(int(degrees), 1 - 2 * tail)
-    return math.copysign(math.sqrt(degrees) * math.tan(angle), probability - 0.5)
-
-
-def _angle_between(degrees: int, share: float) -> float:
-    """Return the angle at which :func:`_central_share` is the share, by halving."""
     low, high = 0.0, math.pi / 2
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (low, middle) if _central_share(degrees, middle) > share else (middle, high)
-    return high
+        is_above = _central_share(degrees, middle) > CONFIDENCE
+        low, high = (low, middle) if is_above else (middle, high)
+    return math.sqrt(degrees) * math.tan(high)
 
 
 def _central_share(degrees: int, angle: float) -> float:

@@ -58,13 +58,7 @@ class ReportView:
     @cached_property
     def summary(self) -> StudySummary:
         """Its progress, and what is left to do."""
-        return summarise(
-            self.study,
-            self.records,
-            self.leases,
-            possible=self.possible,
-            probabilities=self.front_probabilities,
-        )
+        return summarise(self.study, self.records, self.leases, possible=self.possible)
 
     @property
     def in_progress(self) -> bool:

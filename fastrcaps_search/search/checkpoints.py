@@ -50,7 +50,7 @@ def run_checkpoints(
             "study": study.uid,
             "trial": str(trial.number),
             "run": str(run),
-            "seed": str(study.seed + run),
+            "seed": str(study.seed_of(run)),
             "configuration": trial.configuration_key,
         },
         claim=claim,

@@ -150,7 +150,7 @@ def _stored(location: Location, name: str) -> StudyRecord | None:
         return None
     try:
         with Store.reading(location) as store:
-            return store.find_study(name)
+            return store.study(name) if name in store.study_names() else None
     except WrongStoreError:
         if path is not None:
             raise

@@ -14,9 +14,8 @@ from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.store.claiming import Claimant, redefined
+from fastrcaps_search.store.claiming import Claim, Claimant, redefined
 from fastrcaps_search.store.ending import reap
-from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord

@@ -241,7 +241,7 @@ class RunTraining:
         build = partial(
             Run,
             self._plan,
-            seed=self._lease.claim.seed,
+            seed=self._place.study.seed_of(self._index),
             splits=self._place.splits,
             kernel=kernel,
             folder=folder,

@@ -27,8 +27,8 @@ from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.claiming import Claim, Claimant
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Failure, Purpose, RunKey
 from fastrcaps_search.store.retry import RetryPolicy
@@ -194,7 +194,7 @@ class Worker:
         LOG.info(
             "%s claimed by %s (claim %d): %s",
             claim.key,
-            claim.worker,
+            self._spec.name,
             claim.token,
             json.dumps(claim.parameters.to_dict()),
         )

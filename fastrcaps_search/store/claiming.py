@@ -13,7 +13,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.ending import lock_trial
-from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
@@ -128,15 +128,12 @@ class Claimant:
         return failed != sum(run.failure is not None for run in trial.runs)
 
     def _insert_run(self, connection: Connection, key: RunKey) -> Held | None:
-        row = {**self._row(key), "seed": self._seed(key), "token": 1, "created_at": schema.now()}
+        seed = self.study.seed_of(key.run)
+        row = {**self._row(key), "seed": seed, "token": 1, "created_at": schema.now()}
         return (key, 1) if schema.insert_unless_there(connection, schema.runs, row) else None
 
     def _row(self, key: RunKey) -> dict[str, int]:
         return {"study_id": self.study.study_id, **asdict(key)}
-
-    def _seed(self, key: RunKey) -> int:
-        # Run i of every trial has the same, and so the same order of images and shifts.
-        return self.study.seed + key.run
 
     def _insert_lease(
         self, connection: Connection, key: RunKey, token: int, purpose: Purpose, nonce: str
@@ -186,18 +183,29 @@ class Claimant:
         if taken is None:
             return None
         key, token = taken
-        return Claim(
-            study_id=self.study.study_id,
-            key=key,
-            token=token,
-            purpose=purpose,
-            seed=self._seed(key),
-            worker=self.worker,
-            device=self.device,
-            parameters=parameters,
-            configuration_key=configuration_key,
-            lease_seconds=self.lease_seconds,
-        )
+        return Claim(self, key, token, purpose, parameters, configuration_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that this process holds.
+
+    Attributes:
+        claimant: Who holds it.
+        key: The run.
+        token: Fencing token: one higher with each claim, so that an earlier holder that comes
+            back cannot write.
+        purpose: To train it, or to test it.
+        parameters: The trial's assignment.
+        configuration_key: The trial's configuration.
+    """
+
+    claimant: Claimant
+    key: RunKey
+    token: int
+    purpose: Purpose
+    parameters: TrialParameters
+    configuration_key: str
 
 
 def redefined(study: StudyRecord) -> StudyMismatchError:

@@ -7,18 +7,16 @@ hypervolume. Lost workers lose their runs, and networks that nobody wants are ma
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
 from math import fsum
-from statistics import fmean
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, select
 
-from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import (
     failure_columns,
@@ -58,73 +56,31 @@ def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None
     )
 
 
-def study_box(
-    definition: StudyDefinition,
-    *,
-    epoch_seconds: float,
-    others: Mapping[str, float] | None = None,
-) -> Box:
-    """The box of a study whose first complete trial took so long for an epoch, with these values.
-
-    Args:
-        definition: The study.
-        epoch_seconds: Training seconds per epoch.
-        others: Values in the objectives beyond the common three.
-    """
-    return Box.of(
-        guessing=definition.guessing_accuracy,
-        epoch_seconds=epoch_seconds,
-        epochs=definition.offered_epochs[-1],
-        parameters=(
-            definition.architecture.parameters(decoder, weight_sharing)
-            for decoder, weight_sharing in _networks(definition)
-        ),
-        others=others,
-    )
-
-
-def _networks(definition: StudyDefinition) -> Iterable[tuple[Decoder | None, bool | None]]:
-    """Decoder and weight sharing of each network that the study allows."""
-    space = definition.space
-    if space is None:
-        return {(each.decoder, each.weight_sharing) for each in definition.configurations}
-    return product(space.decoder or (None,), space.weight_sharing or (None,))
-
-
 @contextmanager
-def fix_box(connection: Connection, study_id: int, number: int) -> Iterator[None]:
+def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator[None]:
     """End a run of a trial within; store the study's box where that completes its first trial.
 
     Args:
         connection: In the transaction that ends the run.
-        study_id: The study.
+        study: The study.
         number: The trial.
     """
-    one = studies.c.study_id == study_id
-    known = connection.scalar(select(studies.c.box).where(one))
-    definition = None
-    if known is None:
+    one = studies.c.study_id == study.study_id
+    is_due = connection.scalar(select(studies.c.box).where(one)) is None
+    if is_due:
         # Whoever comes second waits here for the first.
-        text = connection.scalar(select(studies.c.definition).where(one).with_for_update())
-        definition = StudyDefinition.from_dict(json.loads(str(text)))
+        connection.execute(select(studies.c.uid).where(one).with_for_update())
     yield
-    if definition is None:
+    if not is_due:
         return
-    ended = connection.execute(
-        select(runs.c.training_seconds, runs.c.best_epoch, runs.c.others).where(
-            runs.c.study_id == study_id,
-            runs.c.number == number,
-            runs.c.run < definition.runs_per_trial,
-            runs.c.accuracy.is_not(None),
-        )
-    ).all()
-    if len(ended) == definition.runs_per_trial:
-        seconds, epochs = (fsum(row[column] for row in ended) for column in (0, 1))
-        values = [json.loads(row.others or "{}") for row in ended]
-        others = {name: fmean(one[name] for one in values) for name in values[0]}
-        box = study_box(definition, epoch_seconds=seconds / (epochs or 1), others=others)
+    (trial,) = read_trials(connection, study, number=number)
+    if trial.values is not None:
+        seconds = fsum(run.value("training_seconds") for run in trial.results)
+        epochs = sum(run.best_epoch or 0 for run in trial.results)
+        others = {name: value for name, value in trial.values.items() if name not in COMMON}
+        box = Box.of(study.definition, epoch_seconds=seconds / (epochs or 1), others=others)
         fixed = studies.update().where(one, studies.c.box.is_(None))
-        connection.execute(fixed.values(box=json.dumps(box.to_dict())))
+        connection.execute(fixed.values(box=json.dumps(box.edges)))
 
 
 def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: int) -> bool:
@@ -146,7 +102,8 @@ def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: i
         # In the order of the runs, and the trial first, as whoever fails one does: two locks in
         # two orders would block.
         for lease, dead in found:
-            as_read = _as_read(study_id, lease)
+            as_read = run_row(table, study_id, lease.key) & (table.c.token == lease.token)
+            as_read &= table.c.renewed_at == lease.renewed_at
             if not dead and not lease.is_lost:
                 connection.execute(table.update().where(as_read).values(suspected_at=now()))
                 continue
@@ -165,24 +122,14 @@ def _is_new_suspect(lease: LeaseRecord) -> bool:
     return lease.is_silent and (suspected is None or suspected < 0)
 
 
-def _as_read(study_id: int, lease: LeaseRecord) -> ColumnElement[bool]:
-    """The row of a lease that nobody has renewed or taken since."""
-    table = leases
-    return (
-        run_row(table, study_id, lease.key)
-        & (table.c.token == lease.token)
-        & (table.c.renewed_at == lease.renewed_at)
-    )
-
-
 def _note_death(
     connection: Connection, study_id: int, lease: LeaseRecord, *, planned: int
 ) -> None:
     """Count a worker that died while it trained; end a training that kills them one by one."""
     table = runs
     row = run_row(table, study_id, lease.key) & table.c.finished_at.is_(None)
-    connection.execute(table.update().where(row).values(deaths=table.c.deaths + 1))
-    deaths = connection.scalar(select(table.c.deaths).where(row)) or 0
+    counted = table.update().where(row).values(deaths=table.c.deaths + 1)
+    deaths = connection.scalar(counted.returning(table.c.deaths)) or 0
     if deaths < MOST_DEATHS:
         return
     failure = Failure(

@@ -145,12 +145,9 @@ def _make_immediate(engine: Engine, path: Path) -> None:
 
     def connected(connection: sqlite3.Connection, record: object) -> None:
         _leave_transactions(connection, record)
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
-        cursor.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA journal_mode=WAL")
         # A commit is on the disk before the files that it makes superfluous are removed.
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.close()
+        connection.execute("PRAGMA synchronous=FULL")
         _require_same(path, opened)
 
     def begun(connection: sqlalchemy.Connection) -> None:

@@ -7,14 +7,12 @@ import json
 import uuid
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, inspect, select
 
 from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, writing_engine
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import read_study
@@ -91,12 +89,8 @@ def _make_file(location: Location) -> None:
 
 def _check_ours(location: Location) -> None:
     """Refuse, before anything is written, a database that another program uses."""
-    engine = reading_engine(location)
-    try:
-        with store_errors(location):
-            tables = set(sqlalchemy.inspect(engine).get_table_names())
-    finally:
-        engine.dispose()
+    with Store(location, reading_engine(location)) as store:
+        tables = set(store.read(lambda connection: inspect(connection).get_table_names()))
     if tables and schema.versions.name not in tables and not tables >= OPTUNA_TABLES:
         raise WrongStoreError(
             f"{location.shown} must be a database of fastrcaps-search or Optuna, "
@@ -113,9 +107,7 @@ def _stored(connection: Connection, name: str, location: Location) -> StudyRecor
     # Locked against those who claim, and who enter at the same time.
     table = schema.studies
     connection.execute(select(table.c.uid).where(table.c.name == name).with_for_update())
-    found = read_study(connection, name, location)
-    assert found is not None
-    return found
+    return read_study(connection, name, location)
 
 
 def _redefine(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.definition.parameters import TrialParameters
-from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import Purpose, RunKey
 
@@ -52,38 +50,21 @@ class ClaimRecord:
         return name if separator else self.host
 
 
-IDENTITY_FIELDS = tuple(ProcessIdentity.__dataclass_fields__)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRecord(ClaimRecord):
+class LeaseRecord(ClaimRecord, ProcessIdentity):
     """Which process holds a run now.
 
     Attributes:
-        boot_id: Of its machine.
-        pid_namespace: Of its container.
-        pid: Process id.
-        process_start: Start of the process in the kernel's ticks.
         renewed_at: Seconds since 1970, on the database's clock.
         lease_seconds: Silence after which it runs out.
         silent_seconds: Since it was last renewed.
         suspected_seconds: Since another worker first found it silent; ``None`` where none has.
     """
 
-    boot_id: str
-    pid_namespace: str
-    pid: int
-    process_start: int
     renewed_at: float
     lease_seconds: float
     silent_seconds: float
     suspected_seconds: float | None = None
-
-    @property
-    def is_known_dead(self) -> bool:
-        """Whether the process that holds it surely lives no more."""
-        identity = {name: getattr(self, name) for name in IDENTITY_FIELDS}
-        return ProcessIdentity(**identity).is_known_dead
 
     @property
     def is_silent(self) -> bool:
@@ -110,36 +91,6 @@ class LeaseRecord(ClaimRecord):
     def _silence(self) -> float:
         """Silence as a share of the lease."""
         return self.silent_seconds / self.lease_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A run that this process holds.
-
-    Attributes:
-        study_id: The study.
-        key: The run.
-        token: Fencing token: one higher with each claim, so that an earlier holder that comes
-            back cannot write.
-        purpose: To train it, or to test it.
-        seed: Its seed.
-        worker: Name of the worker.
-        device: Device that it trains on.
-        parameters: The trial's assignment.
-        configuration_key: The trial's configuration.
-        lease_seconds: Silence after which the claim may be taken over.
-    """
-
-    study_id: int
-    key: RunKey
-    token: int
-    purpose: Purpose
-    seed: int
-    worker: str
-    device: str
-    parameters: TrialParameters
-    configuration_key: str
-    lease_seconds: float = LEASE_SECONDS
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:

@@ -16,8 +16,9 @@ from sqlalchemy import Connection, select
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
-from fastrcaps_search.store.holders import Claim, live_leases
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure
@@ -43,6 +44,8 @@ class RunLease:
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store
         self.claim = claim
+        self._claimant = claim.claimant
+        self._study_id = claim.claimant.study.study_id
         self._lost = threading.Event()
         self._sharing_before = 1
 
@@ -61,7 +64,7 @@ class RunLease:
             stop.set()
 
     def _renew_until(self, stop: threading.Event) -> None:
-        pause = every = self.claim.lease_seconds / RENEWALS
+        pause = every = self._claimant.lease_seconds / RENEWALS
         while not stop.wait(pause):
             pause = every
             try:
@@ -131,10 +134,10 @@ class RunLease:
             connection.execute(table.delete().where(same))
             connection.execute(
                 table.insert().values(
-                    study_id=self.claim.study_id,
+                    study_id=self._study_id,
                     **asdict(self.claim.key),
                     token=self.claim.token,
-                    worker=self.claim.worker,
+                    worker=self._claimant.worker,
                     sharing=max(self._sharing_before, sharing),
                     stored_at=schema.now(),
                     **asdict(metrics),
@@ -166,7 +169,7 @@ class RunLease:
 
         def finish(connection: Connection) -> None:
             # The study's row before the run's: two locks in two orders would block.
-            with fix_box(connection, self.claim.study_id, self.claim.key.number):
+            with fix_box(connection, self._claimant.study, self.claim.key.number):
                 others = json.dumps(result.others, sort_keys=True) if result.others else None
                 self._end(connection, {**asdict(result), "others": others})
 
@@ -182,10 +185,10 @@ class RunLease:
 
         def fail(connection: Connection) -> None:
             # Two that fail at once, each with its own run locked, would wait for each other.
-            lock_trial(connection, self.claim.study_id, self.claim.key.number)
+            lock_trial(connection, self._study_id, self.claim.key.number)
             self._end(connection, schema.failure_columns(failure))
             if ends_trial:
-                give_up_siblings(connection, self.claim.study_id, self.claim.key)
+                give_up_siblings(connection, self._study_id, self.claim.key)
 
         self.store.write(fail)
 
@@ -234,13 +237,9 @@ class RunLease:
         Of every study in this database. A worker that waits holds no run and does not count, nor
         does one that died and whose run nobody has taken over yet.
         """
-        host = ProcessIdentity.current().host
-        beside = [
-            lease
-            for lease in read_leases(connection)
-            if (lease.host, lease.device) == (host, self.claim.device)
-        ]
-        return max(len(live_leases(beside)), 1)
+        here = (ProcessIdentity.current().host, self._claimant.device)
+        live = live_leases(read_leases(connection))
+        return max(sum((lease.host, lease.device) == here for lease in live), 1)
 
     def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
         """Do work in a transaction that first makes sure that the token is current.
@@ -260,7 +259,7 @@ class RunLease:
         return self.store.write(fenced)
 
     def _row(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
-        return run_row(table, self.claim.study_id, self.claim.key)
+        return run_row(table, self._study_id, self.claim.key)
 
     def _held(self, table: sqlalchemy.Table) -> sqlalchemy.ColumnElement[bool]:
         return self._row(table) & (table.c.token == self.claim.token)

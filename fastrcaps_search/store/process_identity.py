@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
+# Not slotted: a lease is one of its own.
+@dataclass(frozen=True)
 class ProcessIdentity:
     """One process, once: a pid alone comes back after a reboot or a wrap-around.
 
@@ -31,13 +33,7 @@ class ProcessIdentity:
     def current(cls) -> ProcessIdentity:
         """This process."""
         pid = os.getpid()
-        return cls(
-            host=_host(),
-            boot_id=_boot_id(),
-            pid_namespace=_pid_namespace(),
-            pid=pid,
-            process_start=process_start(pid) or 0,
-        )
+        return cls(*_here(), pid, process_start(pid) or 0)
 
     @property
     def is_known_dead(self) -> bool:
@@ -45,12 +41,12 @@ class ProcessIdentity:
 
         A process of another machine, or of another container, is never known to be dead.
         """
-        here = (_host(), _boot_id(), _pid_namespace())
-        if self.host != here[0]:
+        host, boot_id, pid_namespace = _here()
+        if self.host != host:
             return False
-        if self.boot_id != here[1]:
+        if self.boot_id != boot_id:
             return True
-        if self.pid_namespace != here[2]:
+        if self.pid_namespace != pid_namespace:
             return False
         start = process_start(self.pid)
         return start is None or (
@@ -64,9 +60,16 @@ def process_start(pid: int) -> int | None:
     A zombie counts as dead. A live process of which ``/proc`` says nothing gives 0.
     """
     fields = _stat(pid)
-    if not fields:
-        return _alive_without_proc(pid)
-    return None if fields[0] in "ZX" else int(fields[19])
+    if fields:
+        return None if fields[0] in "ZX" else int(fields[19])
+    # Other users' processes may be hidden from /proc.
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return 0
+    except ProcessLookupError:
+        return None
+    return 0
 
 
 def is_suspended(pid: int) -> bool:
@@ -81,17 +84,6 @@ def _stat(pid: int) -> list[str]:
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def _alive_without_proc(pid: int) -> int | None:
-    # Other users' processes may be hidden from /proc.
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        return 0
-    return 0
-
-
 def _read(path: str) -> str:
     try:
         return Path(path).read_text().strip()
@@ -100,19 +92,11 @@ def _read(path: str) -> str:
 
 
 @cache
-def _host() -> str:
-    machine = _read("/etc/machine-id")
-    return f"{platform.node()}/{machine}" if machine else platform.node()
-
-
-@cache
-def _boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id")
-
-
-@cache
-def _pid_namespace() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
+def _here() -> tuple[str, str, str]:
+    """Host, boot and pid namespace of this process."""
+    host, machine = platform.node(), _read("/etc/machine-id")
+    pid_namespace = ""
+    with suppress(OSError):
+        pid_namespace = str(Path("/proc/self/ns/pid").readlink())
+    boot_id = _read("/proc/sys/kernel/random/boot_id")
+    return f"{host}/{machine}" if machine else host, boot_id, pid_namespace

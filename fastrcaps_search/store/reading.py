@@ -6,17 +6,16 @@ import functools
 import gc
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import sqlalchemy
-from sqlalchemy import Connection, CursorResult, Row, select
+from sqlalchemy import Connection, CursorResult, Row, Table, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DefinitionError, StoreError
+from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundError
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
@@ -30,12 +29,7 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", bound="DataclassInstance")
 
-CLAIM_FIELDS = tuple(ClaimRecord.__dataclass_fields__)
-RUN_FIELDS = (
-    *("run", "seed", "token", "created_at", "finished_at", "accuracy", "training_seconds"),
-    *("best_epoch", "parameters", "test_accuracy"),
-)
-"""Fields of a run that are stored as they are."""
+RUN_FIELDS = tuple(name for name in RunRecord.__dataclass_fields__ if name in schema.runs.c)
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
 # A row of an epoch: first what is its own, then its setting and its metrics.
@@ -62,16 +56,23 @@ class Snapshot:
     leases: list[LeaseRecord]
 
 
-def read_study(connection: Connection, name: str, location: Location) -> StudyRecord | None:
-    """The study of that name, or ``None``.
+def study_names(connection: Connection) -> list[str]:
+    """Names of the stored studies, sorted."""
+    return list(connection.scalars(select(schema.studies.c.name).order_by("name")))
+
+
+def read_study(connection: Connection, name: str, location: Location) -> StudyRecord:
+    """The study of that name.
 
     Raises:
+        StudyNotFoundError: There is none; the message names those that are there.
         StoreError: Its definition cannot be read.
     """
     query = select(schema.studies).where(schema.studies.c.name == name)
     row = connection.execute(query).one_or_none()
     if row is None:
-        return None
+        names = ", ".join(study_names(connection)) or "none"
+        raise StudyNotFoundError(f'study "{name}" must be in {location.shown}; it holds: {names}')
     try:
         definition = _definition(row.definition)
     except (ValueError, DefinitionError) as error:
@@ -79,26 +80,15 @@ def read_study(connection: Connection, name: str, location: Location) -> StudyRe
             f'{location.shown}: the stored definition of "{row.name}" cannot be read: {error}; '
             "a plug-in that it needs must be installed"
         ) from error
-    return StudyRecord(
-        study_id=row.study_id,
-        name=row.name,
-        uid=row.uid,
-        definition=definition,
-        seed=row.seed,
-        budget=row.budget,
-        created_at=row.created_at,
-        front_runs=row.front_runs,
-        box=None if row.box is None else Box.from_dict(json.loads(row.box)),
-    )
+    box = None if row.box is None else Box.from_dict(json.loads(row.box))
+    return StudyRecord(**{**row._mapping, "definition": definition, "box": box})
 
 
 def read_snapshot(
-    connection: Connection, name: str, location: Location, *, epochs: bool = False
-) -> Snapshot | None:
-    """A study, its trials and its leases; ``None`` where there is no such study."""
+    connection: Connection, name: str, location: Location, *, epochs: bool
+) -> Snapshot:
+    """A study, its trials and its leases."""
     study = read_study(connection, name, location)
-    if study is None:
-        return None
     trials = read_trials(connection, study, epochs=epochs)
     return Snapshot(study, trials, read_leases(connection, study.study_id))
 
@@ -112,16 +102,29 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
     query = select(*stored, silent, suspected)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number, table.c.run))
+    rows = connection.execute(query.order_by(*table.primary_key))
     return [LeaseRecord(**row._mapping) for row in rows]
 
 
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     """All claims of a study by trial, run and token."""
-    table = schema.claims
-    query = select(*(table.c[name] for name in CLAIM_FIELDS)).where(table.c.study_id == study_id)
-    rows = connection.execute(query.order_by(table.c.number, table.c.run, table.c.token))
+    rows = _rows(connection, schema.claims, ClaimRecord.__dataclass_fields__, study_id=study_id)
     return [ClaimRecord(**row._mapping) for row in rows]
+
+
+def _rows(
+    connection: Connection,
+    table: Table,
+    names: Iterable[str],
+    *,
+    study_id: int,
+    number: int | None = None,
+) -> CursorResult[Any]:
+    """Columns of all rows of a study, or of one of its trials, in the order of their keys."""
+    query = select(*(table.c[name] for name in names)).where(table.c.study_id == study_id)
+    if number is not None:
+        query = query.where(table.c.number == number)
+    return connection.execute(query.order_by(*table.primary_key))
 
 
 def read_trials(
@@ -132,27 +135,26 @@ def read_trials(
     number: int | None = None,
 ) -> list[TrialRecord]:
     """All trials of a study (or one), by number."""
-
-    def rows(
-        table: sqlalchemy.Table, *order: str, names: tuple[str, ...] = ()
-    ) -> CursorResult[Any]:
-        columns = [table.c[name] for name in names or table.c.keys()]
-        query = select(*columns).where(table.c.study_id == study.study_id)
-        if number is not None:
-            query = query.where(table.c.number == number)
-        return connection.execute(query.order_by(*(table.c[name] for name in order)))
-
+    rows = functools.partial(_rows, connection, study_id=study.study_id, number=number)
     runs: dict[int, list[RunRecord]] = defaultdict(list)
-    names = tuple(name for name in schema.runs.c.keys() if name != "hits")  # noqa: SIM118
-    for row in rows(schema.runs, "number", "run", names=names):
+    for row in rows(schema.runs, [one.name for one in schema.runs.c if one.name != "hits"]):
         runs[row.number].append(_run(row))
     stored: dict[int, list[EpochRecord]] = {}
     if epochs:
         names = (*EPOCH_FIELDS, *SETTING_FIELDS, *METRIC_FIELDS)
-        stored = _epochs(rows(schema.epochs, "number", "run", "epoch", names=names))
+        stored = _epochs(rows(schema.epochs, names))
     return [
-        _trial(study, row, tuple(runs[row.number]), tuple(stored.get(row.number, ())))
-        for row in rows(schema.trials, "number")
+        TrialRecord.of(
+            study.definition,
+            number=row.number,
+            parameters=_parameters(row.assignment),
+            configuration_key=row.configuration_key,
+            created_at=row.created_at,
+            runs=tuple(runs[row.number]),
+            epochs=tuple(stored.get(row.number, ())),
+            set_aside=_part(row, SetAside, "set_aside_"),
+        )
+        for row in rows(schema.trials, schema.trials.c.keys())
     ]
 
 
@@ -199,10 +201,10 @@ def _collection_put_off() -> Iterator[None]:
             gc.enable()
 
 
-def _setting(row: Row[Any]) -> RunSetting | None:
-    if row.device is None:
-        return None
-    return RunSetting(**{name: getattr(row, name) for name in SETTING_FIELDS})
+def _part(row: Row[Any], kind: type[Record], prefix: str = "") -> Record | None:
+    """A record whose columns are part of a row; ``None`` where the first one is missing."""
+    values = [row._mapping[f"{prefix}{field.name}"] for field in fields(kind)]
+    return None if values[0] is None else kind(*values)
 
 
 def _run(row: Row[Any]) -> RunRecord:
@@ -211,32 +213,15 @@ def _run(row: Row[Any]) -> RunRecord:
         failure = Failure(
             row.failure_kind, row.failure_message, row.failure_trace, row.log_path or ""
         )
-    return RunRecord(
-        setting=_setting(row),
-        bit_equal=bool(row.bit_equal),
-        failure=failure,
-        removed=bool(row.removed),
-        others={} if row.others is None else json.loads(row.others),
-        **{name: getattr(row, name) for name in RUN_FIELDS},
-    )
-
-
-def _trial(
-    study: StudyRecord,
-    row: Row[Any],
-    runs: tuple[RunRecord, ...],
-    epochs: tuple[EpochRecord, ...],
-) -> TrialRecord:
-    return TrialRecord.of(
-        study.definition,
-        number=row.number,
-        parameters=_parameters(row.assignment),
-        configuration_key=row.configuration_key,
-        created_at=row.created_at,
-        runs=runs,
-        epochs=epochs,
-        set_aside=_set_aside(row),
-    )
+    stored = {name: getattr(row, name) for name in RUN_FIELDS}
+    read = {
+        "setting": _part(row, RunSetting),
+        "bit_equal": bool(row.bit_equal),
+        "failure": failure,
+        "removed": bool(row.removed),
+        "others": json.loads(row.others or "{}"),
+    }
+    return RunRecord(**stored | read)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -248,9 +233,3 @@ def _parameters(text: str) -> TrialParameters:
 @functools.lru_cache(maxsize=8)
 def _definition(text: str) -> StudyDefinition:
     return StudyDefinition.from_dict(json.loads(text))
-
-
-def _set_aside(row: Row[Any]) -> SetAside | None:
-    if row.set_aside_by is None:
-        return None
-    return SetAside(row.set_aside_by, row.set_aside_host, row.set_aside_why, row.set_aside_at)

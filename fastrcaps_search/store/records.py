@@ -112,6 +112,10 @@ class StudyRecord:
     front_runs: int = 0
     box: Box | None = None
 
+    def seed_of(self, run: int) -> int:
+        """Seed of that run of every trial: all have the same order of images and shifts in it."""
+        return self.seed + run
+
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
@@ -201,32 +205,6 @@ class RunRecord:
     def has_ended(self) -> bool:
         """Whether it is not to be trained any more."""
         return self.accuracy is not None or self.failure is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How far the runs of a trial scatter in one of its values.
-
-    Attributes:
-        deviation: Standard deviation of the runs (with n - 1); ``None`` for one run.
-        margin: From the value to the farther end of its 95 % interval: of the mean (Student's t),
-            or of the estimate.
-        interval: That of an estimate, which need not lie evenly about it.
-    """
-
-    deviation: float | None
-    margin: float
-    interval: tuple[float, float] | None = None
-
-    def ends(self, mean: float, most: float = math.inf) -> tuple[float, float]:
-        """Ends of the 95 % interval of a value between 0 and ``most``, given the value."""
-        if self.interval is not None:
-            return self.interval
-        return max(mean - self.margin, 0.0), min(mean + self.margin, most)
-
-    def reach(self, mean: float, most: float = math.inf) -> float:
-        """From the value to the farther of these ends."""
-        return max(abs(end - mean) for end in self.ends(mean, most))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,6 @@ QUIET_SECONDS = 1.0
 """Outages up to this length are not worth a line."""
 
 
-def _unheard(reason: str | None) -> None:
-    """Say nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Tries again, after growing pauses, what the database refuses for the time being.
@@ -34,7 +30,7 @@ class RetryPolicy:
 
     seconds: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
-    tell: Callable[[str | None], None] = _unheard
+    tell: Callable[[str | None], None] = lambda reason: None
 
     def __call__(self, attempt: Callable[[], Result]) -> Result:
         """What the attempt returns, once it succeeds.

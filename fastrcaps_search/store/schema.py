@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_type_hints
+from collections.abc import Collection, Mapping
+from types import UnionType
+from typing import Any, get_args, get_type_hints
 
 import sqlalchemy
 from sqlalchemy import (
@@ -29,8 +30,15 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store.process_identity import ProcessIdentity
-from fastrcaps_search.store.records import Failure, RunKey
+from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
+from fastrcaps_search.store.records import (
+    EpochRecord,
+    Failure,
+    RunKey,
+    RunRecord,
+    SetAside,
+    StudyRecord,
+)
 
 VERSION = 8
 """Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
@@ -43,68 +51,62 @@ metadata = MetaData()
 
 versions = Table("fastrcaps_schema", metadata, Column("version", Integer, primary_key=True))
 
+TRIAL = ("study_id", "number")
+RUN = (*TRIAL, "run")
+
+
+def _key(*names: str) -> list[Column[int]]:
+    return [Column(name, Integer, primary_key=True, autoincrement=False) for name in names]
+
+
+def _columns(
+    record: type, *, but: Collection[str] = (), prefix: str = "", nullable: bool = False
+) -> list[Column[Any]]:
+    """A column for each number and text of a record, without what says which run it is.
+
+    Args:
+        record: A data class; what may be ``None`` there may be so in the table.
+        but: Other fields that are left out.
+        prefix: Put before the names.
+        nullable: Whether all of the record may be missing.
+    """
+    kinds = {int: BigInteger, float: Float, str: Text}
+    columns: list[Column[Any]] = []
+    for name, hint in get_type_hints(record).items():
+        kind, *absent = get_args(hint) if isinstance(hint, UnionType) else [hint]
+        if kind in kinds and name not in (*RUN, *but):
+            may_be_missing = nullable or bool(absent)
+            columns.append(Column(f"{prefix}{name}", kinds[kind], nullable=may_be_missing))
+    return columns
+
+
 studies = Table(
     "fastrcaps_studies",
     metadata,
     Column("study_id", Integer, primary_key=True),
-    Column("name", String(64), nullable=False, unique=True),
-    Column("uid", String(32), nullable=False),
+    *_columns(StudyRecord),
+    # Both as JSON.
     Column("definition", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("budget", Integer, nullable=False),
-    Column("created_at", Float, nullable=False),
-    # Runs that each trial on or near the front is to have; 0 for none planned.
-    Column("front_runs", Integer, nullable=False, default=0),
-    # Of the hypervolume: JSON, from the first complete trial on.
     Column("box", Text),
+    Unique("name"),
 )
-
-
-def _trial_key() -> list[Column[int]]:
-    return [
-        Column("study_id", Integer, primary_key=True, autoincrement=False),
-        Column("number", Integer, primary_key=True, autoincrement=False),
-    ]
-
-
-def _run_key() -> list[Column[int]]:
-    return [*_trial_key(), Column("run", Integer, primary_key=True, autoincrement=False)]
-
-
-def _columns(record: type, *, nullable: bool = False) -> list[Column[Any]]:
-    """A column for each field of a record."""
-    kinds = {int: BigInteger, float: Float, str: Text}
-    hints = get_type_hints(record).items()
-    return [Column(name, kinds[kind], nullable=nullable) for name, kind in hints]
-
 
 trials = Table(
     "fastrcaps_trials",
     metadata,
-    *_trial_key(),
+    *_key(*TRIAL),
     Column("assignment", Text, nullable=False),
     Column("configuration_key", String(64), nullable=False),
     Column("created_at", Float, nullable=False),
-    # Who has taken it off the front by hand, on which host, why and when.
-    Column("set_aside_by", Text),
-    Column("set_aside_host", Text),
-    Column("set_aside_why", Text),
-    Column("set_aside_at", Float),
+    *_columns(SetAside, prefix="set_aside_", nullable=True),
     Unique("study_id", "configuration_key"),
 )
 
 leases = Table(
     "fastrcaps_leases",
     metadata,
-    *_run_key(),
-    Column("token", Integer, nullable=False),
-    Column("purpose", String(16), nullable=False),
-    Column("worker", Text, nullable=False),
-    *_columns(ProcessIdentity),
-    Column("device", Text, nullable=False),
-    Column("claimed_at", Float, nullable=False),
-    Column("renewed_at", Float, nullable=False),
-    Column("lease_seconds", Float, nullable=False),
+    *_key(*RUN),
+    *_columns(LeaseRecord, but=("silent_seconds", "suspected_seconds")),
     Column("suspected_at", Float),
     Column("nonce", String(32), nullable=False),
 )
@@ -113,41 +115,25 @@ leases = Table(
 claims = Table(
     "fastrcaps_claims",
     metadata,
-    *_run_key(),
-    Column("token", Integer, primary_key=True, autoincrement=False),
-    Column("purpose", String(16), nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("claimed_at", Float, nullable=False),
+    *_key(*RUN, "token"),
+    *_columns(ClaimRecord, but=("token",)),
 )
 
 runs = Table(
     "fastrcaps_runs",
     metadata,
-    *_run_key(),
-    Column("seed", BigInteger, nullable=False),
-    # Fencing token: one higher with each claim.
-    Column("token", Integer, nullable=False),
-    Column("created_at", Float, nullable=False),
+    *_key(*RUN),
+    *_columns(RunRecord),
     # Unknown until its worker begins it.
     *_columns(RunSetting, nullable=True),
     Column("bit_equal", Integer, nullable=False, default=1),
-    Column("accuracy", Float),
-    Column("training_seconds", Float),
-    Column("best_epoch", Integer),
-    Column("parameters", Integer),
     # Values in further objectives, as JSON.
     Column("others", Text),
-    Column("test_accuracy", Float),
     # Which evaluation images the best epoch's weights have right, a bit each: read on its own.
     Column("hits", LargeBinary),
     # Why it ended without a result.
-    Column("failure_kind", Text),
-    Column("failure_message", Text),
-    Column("failure_trace", Text),
+    *_columns(Failure, but=("log_path",), prefix="failure_", nullable=True),
     Column("log_path", Text),
-    Column("finished_at", Float),
     # Of the claim that ended it.
     Column("ended_token", Integer),
     # Since its last stored epoch: workers that died, and devices that gave out.
@@ -160,23 +146,17 @@ runs = Table(
 epochs = Table(
     "fastrcaps_epochs",
     metadata,
-    *_run_key(),
-    Column("epoch", Integer, primary_key=True, autoincrement=False),
-    Column("token", Integer, nullable=False),
-    Column("worker", Text, nullable=False),
-    *(column for column in _columns(EpochMetrics) if column.name != "epoch"),
+    *_key(*RUN, "epoch"),
+    *_columns(EpochRecord),
+    *_columns(EpochMetrics, but=("epoch",)),
     *_columns(RunSetting),
-    Column("sharing", Integer, nullable=False),
-    Column("stored_at", Float, nullable=False),
 )
-
 
 layouts = Table(
     "fastrcaps_layouts",
     metadata,
-    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    *_key("study_id", "cores"),
     Column("device_name", Text, primary_key=True),
-    Column("cores", Integer, primary_key=True, autoincrement=False),
     Column("workers", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
     # By batch size, as JSON.

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine, select
 
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import ReadOnlyStoreError, StudyNotFoundError
+from fastrcaps_search.errors import ReadOnlyStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
@@ -23,6 +23,7 @@ from fastrcaps_search.store.reading import (
     read_snapshot,
     read_study,
     read_trials,
+    study_names,
 )
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
@@ -132,8 +133,7 @@ class Store(AbstractContextManager["Store"]):
 
     def study_names(self) -> list[str]:
         """Names of the stored studies, sorted."""
-        query = select(schema.studies.c.name).order_by("name")
-        return self.read(lambda connection: list(connection.scalars(query)))
+        return self.read(study_names)
 
     def study(self, name: str) -> StudyRecord:
         """The stored study of that name.
@@ -141,19 +141,6 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             StudyNotFoundError: There is none; the message names those that are there.
         """
-        found = self.find_study(name)
-        if found is None:
-            raise self._unknown(name)
-        return found
-
-    def _unknown(self, name: str) -> StudyNotFoundError:
-        names = ", ".join(self.study_names()) or "none"
-        return StudyNotFoundError(
-            f'study "{name}" must be in {self.location.shown}; it holds: {names}'
-        )
-
-    def find_study(self, name: str) -> StudyRecord | None:
-        """The stored study of that name, or ``None``."""
         return self.read(lambda connection: read_study(connection, name, self.location))
 
     def leases(self, study: StudyRecord) -> list[LeaseRecord]:
@@ -184,12 +171,9 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             StudyNotFoundError: There is no such study.
         """
-        found = self.read(
+        return self.read(
             lambda connection: read_snapshot(connection, name, self.location, epochs=epochs)
         )
-        if found is None:
-            raise self._unknown(name)
-        return found
 
     def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:
         """Which evaluation images each run has right, by trial and run; see ``RunResult``.

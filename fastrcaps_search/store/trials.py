@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,14 +9,13 @@ from statistics import fmean
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.front.spread import spread
+from fastrcaps_search.front.spread import Spread, spread
 from fastrcaps_search.store.records import (
     GIVEN_UP,
     EpochRecord,
     Failure,
     RunRecord,
     SetAside,
-    Spread,
     TrialState,
     Values,
 )
@@ -37,7 +35,6 @@ class TrialRecord:
         configuration_key: Equal for trainings that are the same.
         values: Means over its runs, when complete; the accuracy is an estimate once enough trials
             were picked for more runs (:mod:`fastrcaps_search.analysis.estimates`).
-        test_accuracy: Mean over its runs that met the test set, for trials on the front.
         failure: Why it failed.
         created_at: Seconds since 1970, on the database's clock.
         finished_at: The same of the end of its planned runs, or of its failure.
@@ -56,7 +53,6 @@ class TrialRecord:
     parameters: TrialParameters
     configuration_key: str
     values: Values | None
-    test_accuracy: float | None
     failure: Failure | None
     created_at: float
     finished_at: float | None
@@ -84,31 +80,31 @@ class TrialRecord:
     ) -> TrialRecord:
         """The trial that these runs make."""
         planned = definition.runs_per_trial
-        failure = next((run.failure for run in runs if _fails_trial(run, planned)), None)
-        first = [run for run in runs if run.run < planned and run.accuracy is not None]
-        state, values, ends = TrialState.RUNNING, None, [run.finished_at or 0.0 for run in first]
-        if failure is not None:
-            state = TrialState.FAILED
-            ends = [run.finished_at or 0.0 for run in runs if _fails_trial(run, planned)]
-        elif len(first) == planned:
-            state, values = TrialState.COMPLETE, _means(runs, definition.objectives)
-        infeasible = None
-        if values is not None:
+        failing = [run for run in runs if _fails_trial(run, planned)]
+        done = [run for run in runs if run.run < planned and run.accuracy is not None]
+        state, ending = TrialState.RUNNING, list[RunRecord]()
+        values, infeasible, accuracy_spread, seconds_spread = None, None, None, None
+        if failing:
+            state, ending = TrialState.FAILED, failing
+        elif len(done) == planned:
+            state, ending = TrialState.COMPLETE, done
+            values = _means(runs, definition.objectives)
             infeasible = infeasible_reason(definition, values.accuracy, set_aside)
+            accuracy_spread = spread(_measured(runs, "accuracy"), most=1.0)
+            seconds_spread = spread(_measured(runs, "training_seconds"))
         return cls(
             number=number,
             state=state,
             parameters=parameters,
             configuration_key=configuration_key,
             values=values,
-            test_accuracy=_test_accuracy(runs),
-            failure=failure,
+            failure=failing[0].failure if failing else None,
             created_at=created_at,
-            finished_at=max(ends) if state is not TrialState.RUNNING else None,
+            finished_at=max((run.finished_at or 0.0 for run in ending), default=None),
             runs=runs,
             epochs=epochs,
-            accuracy_spread=None if values is None else _spread(runs, "accuracy"),
-            seconds_spread=None if values is None else _spread(runs, "training_seconds"),
+            accuracy_spread=accuracy_spread,
+            seconds_spread=seconds_spread,
             infeasible=infeasible,
             set_aside=set_aside,
             objectives=definition.objectives,
@@ -150,6 +146,13 @@ class TrialRecord:
         return max(kept, key=lambda run: (run.accuracy or 0.0, -run.run), default=None)
 
     @property
+    def test_accuracy(self) -> float | None:
+        """Mean over its runs with a network, once all have met the test set."""
+        # A run without its network cannot meet the test set any more.
+        met = [run.test_accuracy for run in self.results if run.test_accuracy is not None]
+        return fmean(met) if met and not self.untested else None
+
+    @property
     def untested(self) -> tuple[RunRecord, ...]:
         """The runs whose networks are there and have not met the test set."""
         return tuple(r for r in self.results if r.test_accuracy is None and not r.removed)
@@ -184,26 +187,6 @@ def _measured(runs: Sequence[RunRecord], name: str) -> list[float]:
 
 def _means(runs: Sequence[RunRecord], objectives: Sequence[str]) -> Values:
     return Values({name: fmean(_measured(runs, name)) for name in objectives})
-
-
-def _spread(runs: Sequence[RunRecord], name: str) -> Spread | None:
-    """Of one value over the runs that have it; ``None`` for fewer than two."""
-    values = _measured(runs, name)
-    # Of NaN or infinity, which a server's table can hold, there is none.
-    over = spread(values) if all(map(math.isfinite, values)) else None
-    return None if over is None else Spread(over.deviation, over.margin)
-
-
-def _test_accuracy(runs: Sequence[RunRecord]) -> float | None:
-    """Mean over the runs with a network, when all have met the test set."""
-    # A run without its network cannot meet the test set any more.
-    met = [
-        run.test_accuracy
-        for run in runs
-        if run.accuracy is not None and not (run.removed and run.test_accuracy is None)
-    ]
-    known = [accuracy for accuracy in met if accuracy is not None]
-    return fmean(known) if known and len(known) == len(met) else None
 
 
 def infeasible_reason(

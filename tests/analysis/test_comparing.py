@@ -10,9 +10,8 @@ import pytest
 from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.errors import FastrcapsError, LeaseLostError, UsageError
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, StudyRecord

@@ -20,6 +20,7 @@ from fastrcaps_search.analysis.rows import front_rows, trial_rows
 from fastrcaps_search.analysis.summary import summarise
 from fastrcaps_search.cli.output import print_front
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.report.page import payload
 from fastrcaps_search.report.panels import progress
@@ -27,7 +28,6 @@ from fastrcaps_search.report.sections import sections
 from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
@@ -114,10 +114,10 @@ def test_estimates_lie_closer_together_than_the_means() -> None:
         assert after.means == before.values
         accuracies.append((before.values.accuracy, after.values.accuracy))
         assert after.accuracy_spread is not None
-        low, high = after.accuracy_spread.ends(after.values.accuracy, 1.0)
-        assert low < after.values.accuracy < high
+        low, high = after.accuracy_spread.low, after.accuracy_spread.high
         value = after.values.accuracy
-        assert after.accuracy_spread.margin == max(value - low, high - value)
+        assert low < value < high
+        assert after.accuracy_spread.reach(value) == max(value - low, high - value)
     measured, values = zip(*accuracies, strict=True)
     assert pstdev(values) < 0.8 * pstdev(measured)
     # Again: nothing is drawn in twice.
@@ -216,7 +216,7 @@ def test_the_hypervolume_only_grows_though_every_trial_moves_the_estimates(
         trial(8 + n, [(0.94 + generator.gauss(0, 0.004), 10 + generator.gauss(0, 1.5))])
         for n in range(12)
     ]
-    box = study_box(study_of(1).definition, epoch_seconds=0.5)
+    box = Box.of(study_of(1).definition, epoch_seconds=0.5)
     study = replace(study_of(1), box=box)
     volumes, moved = [], set()
     for count in range(len(stored), len(stored) + len(more) + 1):

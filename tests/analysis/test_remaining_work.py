@@ -132,12 +132,6 @@ class TestRepeats:
         assert due_repeats([narrow, near, far], 2) == []
         assert due_repeats([alone, near, far], 0) == []
 
-    def test_probabilities_that_are_known_are_taken(self) -> None:
-        study = study_of(budget=2)
-        trials = [trial(study, 0, (0.9, 5.0)), trial(study, 1, (0.2, 50.0))]
-        assert due_repeats(trials, 2, {0: 1.0, 1: 0.0}) == [RunKey(0, 1)]
-        assert due_repeats(trials, 2, {0: 1.0, 1: 0.9}) == [RunKey(0, 1), RunKey(1, 1)]
-
     def test_a_repeat_that_failed_is_not_tried_again_and_one_under_way_is_left(self) -> None:
         study = study_of(budget=1, repeats=3)
         assert left(study, trial(study, 0, (0.9, 5.0), NO_LUCK, None)).repeats == keys((0, 2))

@@ -75,7 +75,6 @@ def trial(
         parameters=PARAMETERS,
         configuration_key=str(number),
         values=None if values is None else values_of(*values),
-        test_accuracy=None,
         failure=None,
         created_at=1000.0,
         finished_at=None if seconds is None else 1000.0 + seconds,
@@ -146,8 +145,8 @@ def test_front_is_sorted_by_accuracy_then_seconds_then_number() -> None:
 
 
 def test_rows_have_the_documented_keys_in_order() -> None:
-    done = replace(trial(3, (0.95, 30.5, 8_215_728.0)), test_accuracy=0.94)
-    row = trial_row(done)
+    done = trial(3, (0.95, 30.5, 8_215_728.0))
+    row = trial_row(replace(done, runs=(replace(done.runs[0], test_accuracy=0.94),)))
     assert row == {
         "trial": 3,
         "state": "complete",

@@ -122,8 +122,8 @@ def plain(samples: tuple[Sample, ...], first: int = 0) -> tuple[list[Estimate], 
     for one in samples:
         kept = one.accuracies[first:] or one.accuracies
         over = spread(kept)
-        mean, margin = sum(kept) / len(kept), math.inf if over is None else over.margin
-        accuracies.append(Estimate(mean, mean - margin, mean + margin))
+        low, high = (-math.inf, math.inf) if over is None else (over.low, over.high)
+        accuracies.append(Estimate(sum(kept) / len(kept), low, high))
         times = one.seconds[first:] or one.seconds
         seconds.append(sum(times) / len(times))
     return accuracies, seconds

@@ -72,12 +72,11 @@ def test_bounds_weights_and_words_go_by_the_studys_own(loss: Objective) -> None:
 
 
 def test_its_box_spans_twenty_times_the_first_value_each_way(loss: Objective) -> None:
-    box = Box.of(
-        guessing=0.1, epoch_seconds=1, epochs=1, parameters=[5], others={"least_loss": 2e-5}
-    )
+    one = StudyDefinition.from_dict({"name": "one", "network": "lenet5", "epochs": 1})
+    box = Box.of(one, epoch_seconds=1, others={"least_loss": 2e-5})
     assert box.edges["least_loss"] == pytest.approx((4e-4, 1e-6))
     # All of accuracy, seconds and parameters; half of the four decades, but for rounding.
-    best = {"accuracy": 1.0, "training_seconds": 0.05, "parameters": 5.0}
+    best = {"accuracy": 1.0, "training_seconds": 0.05, "parameters": 61_706.0}
     assert box.share([{**best, "least_loss": 2e-5}]) == pytest.approx(0.5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from random import Random
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.front.hypervolume import Box
 from tests.triples import box_of, values_of
 
@@ -21,21 +24,23 @@ VALUES = st.tuples(
 
 
 def test_edges_by_hand() -> None:
-    box = Box.of(guessing=0.1, epoch_seconds=3.0, epochs=30, parameters=[8_000, 1_000, 1_000])
-    assert box.edges["accuracy"] == (0.1, 1.0)
+    box = Box.of(load_study("mnist"), epoch_seconds=3.0)
+    # 563 of the last 5,000 training labels are of class 1.
+    assert box.edges["accuracy"] == (0.1126, 1.0)
     # 30 epochs of 3 s at a twentieth of the speed, one epoch at twenty times the speed.
     assert box.edges["training_seconds"] == pytest.approx((1800.0, 0.15))
-    # Eight times 8^0.1 = 2^0.3.
-    assert box.edges["parameters"] == pytest.approx((8_000 * 2**0.3, 1_000.0))
+    # 1.2246926^0.1 = 1.0204758 times the largest.
+    assert box.edges["parameters"] == pytest.approx((8_383_952.0, 6_708_400.0), rel=1e-7)
 
 
 def test_equal_networks_and_instant_epochs_leave_a_box() -> None:
-    box = Box.of(guessing=0.1, epoch_seconds=0.0, epochs=1, parameters=[500, 500])
-    assert box.edges["parameters"] == (1_000.0, 500.0)
+    one = StudyDefinition.from_dict({"name": "one", "network": "lenet5", "epochs": 1})
+    box = Box.of(one, epoch_seconds=0.0)
+    assert box.edges["parameters"] == (123_412.0, 61_706.0)
     assert box.edges["training_seconds"] == pytest.approx((0.02, 0.00005))
     # Networks of one size cost nothing of the volume: half of the log span remains.
     middle = math.sqrt(0.02 * 0.00005)
-    assert box.share([values_of(1.0, middle, 500.0)]) == pytest.approx(0.5)
+    assert box.share([values_of(1.0, middle, 61_706.0)]) == pytest.approx(0.5)
 
 
 def test_shares_by_hand() -> None:
@@ -96,5 +101,6 @@ def test_only_grows_as_trials_are_added(
 
 
 def test_json_and_back() -> None:
-    assert Box.from_dict(BOX.to_dict()) == BOX
-    assert BOX.to_dict()["training_seconds"] == [100.0, 1.0]
+    stored = json.loads(json.dumps(BOX.edges))
+    assert stored["training_seconds"] == [100.0, 1.0]
+    assert Box.from_dict(stored) == BOX

@@ -158,9 +158,9 @@ def test_numbers_that_are_not_finite_do_not_reach_the_page(records: Records) -> 
     for number, (accuracy, seconds) in enumerate(itertools.product((nan, inf, 0.9), repeat=2)):
         trial = records.complete(number + 3, 0.9, 50.0, 9.0)
         run = replace(trial.runs[0], accuracy=accuracy, training_seconds=seconds)
-        trial = replace(
-            trial, values=values_of(accuracy, seconds, nan), test_accuracy=nan, runs=(run, run)
-        )
+        tested = replace(run, test_accuracy=nan)
+        values = values_of(accuracy, seconds, nan)
+        trial = replace(trial, values=values, runs=(tested, tested))
         odd.append(with_epochs(records, trial, [(accuracy, seconds)] * 5))
         valued = records.complete(number + 20, 0.9, 50.0, 9.0, runs=(run, run))
         odd.append(with_epochs(records, valued, [(accuracy, seconds)] * 5))

@@ -19,7 +19,6 @@ from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
     RunRecord,
-    Spread,
     StudyRecord,
     TrialState,
 )
@@ -54,10 +53,6 @@ def payload(view: ReportView) -> dict[str, Any]:
 
 def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialRecord:
     """The trial with so many runs of these accuracies and seconds, the epochs the same in each."""
-    found = (spread([accuracy for accuracy, _ in runs]), spread([spent for _, spent in runs]))
-    accuracy_spread, seconds_spread = (
-        None if each is None else Spread(each.deviation, each.margin) for each in found
-    )
     return replace(
         trial,
         runs=tuple(
@@ -69,8 +64,8 @@ def with_runs(trial: TrialRecord, runs: Sequence[tuple[float, float]]) -> TrialR
         epochs=tuple(
             replace(epoch, run=run) for run, _ in enumerate(runs) for epoch in trial.epochs
         ),
-        accuracy_spread=accuracy_spread,
-        seconds_spread=seconds_spread,
+        accuracy_spread=spread([accuracy for accuracy, _ in runs], most=1.0),
+        seconds_spread=spread([spent for _, spent in runs]),
     )
 
 

@@ -160,7 +160,6 @@ def trial(number: int, *epochs: EpochRecord) -> TrialRecord:
         parameters=TrialParameters.from_dict({"lr_policy": "fixed", "batch_policy": "constant"}),
         configuration_key=str(number),
         values=None,
-        test_accuracy=None,
         failure=None,
         created_at=0.0,
         finished_at=1.0,

@@ -56,7 +56,6 @@ def trial(
         parameters=parameters,
         configuration_key=key,
         values=made_up(parameters) if state is TrialState.COMPLETE else None,
-        test_accuracy=None,
         failure=None,
         created_at=0.0,
         finished_at=None,
@@ -256,7 +255,7 @@ def test_good_values_attract_proposals() -> None:
         assert proposed is not None
         good = proposed[0].lr_policy == "warm_restarts"
         values = values_of(0.99, 1.0, 10.0) if good else values_of(0.1, 99.0, 10.0)
-        done = TrialRecord(number, TrialState.COMPLETE, *proposed, values, None, None, 0.0, None)
+        done = TrialRecord(number, TrialState.COMPLETE, *proposed, values, None, 0.0, None)
         trials.append(done)
     late = [t.parameters.lr_policy == "warm_restarts" for t in trials[15:]]
     assert sum(late) > len(late) / 2  # a third would be chance

@@ -14,7 +14,6 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunResult
-from fastrcaps_search.store.ending import study_box
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
@@ -57,7 +56,7 @@ def box_of(store: Store) -> Box:
 def test_parameters_follow_from_the_definition(
     name: str, smallest: int, largest: int | None
 ) -> None:
-    box = study_box(load_study(name), epoch_seconds=1.0)
+    box = Box.of(load_study(name), epoch_seconds=1.0)
     worst = 2 * smallest if largest is None else largest * (largest / smallest) ** 0.1
     assert box.edges["parameters"] == pytest.approx((worst, smallest))
 
@@ -66,7 +65,7 @@ def test_accuracy_begins_at_guessing() -> None:
     # Class 1 makes up 563 of the last 5,000 training labels of MNIST, and 1,135 of 10,000 tests.
     shares = {"mnist": 563 / 5_000, "paper-mnist": 0.1135, "paper-fashion-mnist": 0.1}
     for name, share in shares.items():
-        assert study_box(load_study(name), epoch_seconds=1.0).edges["accuracy"] == (share, 1.0)
+        assert Box.of(load_study(name), epoch_seconds=1.0).edges["accuracy"] == (share, 1.0)
 
 
 def test_the_first_complete_trial_fixes_it(
@@ -78,7 +77,7 @@ def test_the_first_complete_trial_fixes_it(
     assert store.study("tiny").box is None
     # Two epochs up to the best one: 3 s for an epoch.
     RunLease(store, claimed(queue)).finish(RunResult(0.8, 6.0, 61_706, 2))
-    assert box_of(store) == study_box(definition, epoch_seconds=3.0)
+    assert box_of(store) == Box.of(definition, epoch_seconds=3.0)
     assert box_of(store).edges["training_seconds"] == pytest.approx((3.0 * 2 * 20, 3.0 / 20))
 
 
@@ -124,7 +123,7 @@ def test_workers_that_complete_at_once_store_one(
         say(child)
     assert [line(child) for child in children] == ["done", "done"]
     box = box_of(store)
-    expected = [study_box(study.definition, epoch_seconds=seconds) for seconds in (4.0, 400.0)]
+    expected = [Box.of(study.definition, epoch_seconds=seconds) for seconds in (4.0, 400.0)]
     assert box in expected
     # The next one finds it stored.
     (stored,) = sql("select box from fastrcaps_studies")
@@ -144,7 +143,7 @@ def test_the_second_of_two_waits_for_the_first_and_keeps_its_box(
     before = box_of(store)
     say(child)
     assert line(child) == "done"
-    assert box_of(store) == before == study_box(study.definition, epoch_seconds=40.0)
+    assert box_of(store) == before == Box.of(study.definition, epoch_seconds=40.0)
     assert sum(trial.values is not None for trial in store.trials(study)) == 2
 
 

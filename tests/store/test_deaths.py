@@ -8,8 +8,8 @@ import pytest
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.ending import MOST_DEATHS
-from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store

@@ -10,7 +10,8 @@ import pytest
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.store.holders import Claim, LeaseRecord
+from fastrcaps_search.store.claiming import Claim
+from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Purpose, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
@@ -87,7 +88,7 @@ class TestRunningOut:
         assert (again.key.number, again.token) == (0, 2)
         assert again.parameters == first.parameters
         assert again.configuration_key == first.configuration_key
-        assert (again.worker, lease_of(store, study).worker) == ("w1", "w1")
+        assert (again.claimant.worker, lease_of(store, study).worker) == ("w1", "w1")
 
     def test_however_long_the_silence_it_is_held_until_it_was_suspected_for_a_third(
         self, first: Claim, queue: TrialQueue, clock: Clock, store: Store, study: StudyRecord

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.search.queue import Idle
-from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store

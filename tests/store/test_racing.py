@@ -15,10 +15,9 @@ from sqlalchemy import Connection
 
 from fastrcaps_search.errors import StudyMismatchError
 from fastrcaps_search.search.configurations import configurations
-from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.ending import reap
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.holders import Claim
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord

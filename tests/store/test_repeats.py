@@ -29,7 +29,16 @@ from fastrcaps_search.store.records import (
     TrialState,
 )
 from fastrcaps_search.store.store import Store
-from tests.store.workers import FAILURE, METRICS, SETTING, Clock, claimed, complete, trial_of
+from tests.store.workers import (
+    FAILURE,
+    METRICS,
+    SETTING,
+    Clock,
+    claimed,
+    complete,
+    run_of,
+    trial_of,
+)
 from tests.triples import values_of
 
 if TYPE_CHECKING:
@@ -61,13 +70,14 @@ def plan(location: Location, definition: StudyDefinition) -> Plan:
 def repeat(queue: TrialQueue, store: Store, result: tuple[float, float]) -> RunKey:
     """Do the next repeat."""
     claim = claimed(queue)
-    assert claim.key.run > 0
-    assert claim.seed == claim.key.run
+    key = claim.key
+    assert key.run > 0
+    assert run_of(store, claim.claimant.study, key.number, key.run).seed == key.run
     lease = RunLease(store, claim)
     lease.begin(SETTING, fresh=True)
     lease.store_epoch(replace(METRICS, accuracy=result[0]), setting=SETTING)
     lease.finish(RunResult(*result, 10, 1))
-    return claim.key
+    return key
 
 
 class TestTurns:
@@ -126,7 +136,7 @@ class TestValues:
             assert spread is not None
             assert spread.deviation == pytest.approx(stdev(values))
             low, high = stats.t.interval(0.95, 2, fmean(values), stdev(values) / 3**0.5)
-            assert spread.margin == pytest.approx((high - low) / 2)
+            assert (spread.low, spread.high) == pytest.approx((low, high))
         assert found.state is TrialState.COMPLETE
         # That of the planned runs alone.
         assert found.finished_at == finished

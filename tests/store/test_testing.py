@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fastrcaps_search.analysis.remaining_work import untested_front
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.queue import Idle
-from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.store import Store

@@ -13,8 +13,7 @@ from pathlib import Path
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.store.claiming import Claimant
-from fastrcaps_search.store.holders import Claim
+from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import Failure, Purpose, RunRecord, StudyRecord, Values

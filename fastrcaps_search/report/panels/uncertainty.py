@@ -104,7 +104,7 @@ def _row(trial: TrialView, values: Values, images: int) -> AccuracyRow:
         accuracy=values.accuracy,
         measured=measured,
         interval=wilson(measured, images),
-        mean_interval=None if spread is None else spread.ends(values.accuracy, 1.0),
+        mean_interval=None if spread is None else (spread.low, spread.high),
         runs=finite(run.accuracy for run in trial.record.runs),
     )
 
