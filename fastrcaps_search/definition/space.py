@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from fastrcaps_search.definition import checks
@@ -119,16 +118,6 @@ class Space(Keyed):
                 left_out[each.name] = each.choices
         return cls.of({**left_out, **values})
 
-    def _network_choices(self) -> Iterator[dict[str, Any]]:
-        weights: tuple[float | None, ...] = self.reconstruction_weight or (None,)
-        for decoder, sharing in product(self.decoder or (None,), self.weight_sharing or (None,)):
-            for weight in (None,) if decoder is Decoder.NONE else weights:
-                yield {
-                    "decoder": decoder,
-                    "weight_sharing": sharing,
-                    "reconstruction_weight": weight,
-                }
-
     def parameters(
         self,
         *,
@@ -142,25 +131,41 @@ class Space(Keyed):
                 study); P matters where there are any.
             rates: Values where the space has ranges; those a policy does not use are left out.
         """
-        fixed = {name: (rate,) for name, rate in (rates or {}).items()}
-        for word, network, epochs in product(
-            self.lr_policy, self._network_choices(), self.epochs or (None,)
-        ):
-            lr = LR_POLICIES[word]
-            words: tuple[str | None, ...] = self.batch_policy if lr.batch is None else (None,)
-            for batch_policy in words:
-                batch = lr.batch or BATCH_POLICIES[str(batch_policy)]
-                keys = (*batch.settings_within(boundaries_within(epochs)), *lr.settings)
-                offered = {key: fixed.get(key) or self._listed(key) for key in keys}
-                used = {key: values for key, values in offered.items() if values}
-                for chosen in product(*used.values()):
-                    shape = dict(zip(used, chosen, strict=True))
-                    common = {"lr_policy": word, "batch_policy": batch_policy, "epochs": epochs}
-                    yield TrialParameters.of({**common, **network, **shape})
+        offered = {each.name: self[each.name] for each in TRIAL_PARAMETERS if not each.is_range}
+        offered |= {name: (rate,) for name, rate in (rates or {}).items()}
 
-    def _listed(self, key: str) -> tuple[Any, ...]:
-        """The choices of a parameter; none where it has a range."""
-        return () if TRIAL_PARAMETERS[key].is_range else self[key] or ()
+        def going_on(chosen: dict[str, Any]) -> Iterator[TrialParameters]:
+            for key in applying(chosen, boundaries_within):
+                values = offered.get(key)
+                if values and key not in chosen:
+                    for value in values:
+                        yield from going_on({**chosen, key: value})
+                    return
+            yield TrialParameters.of(chosen)
+
+        return going_on({})
+
+
+def applying(
+    values: Mapping[str, Any], boundaries_within: Callable[[int | None], Sequence[int]]
+) -> Iterator[str]:
+    """Keys of the parameters that apply, each after those that decide whether it does.
+
+    Args:
+        values: What is chosen of the keys that came before; may be filled from key to key.
+        boundaries_within: As of :meth:`Space.parameters`.
+    """
+    yield "lr_policy"
+    yield from NETWORK_KEYS
+    if values.get("decoder") != Decoder.NONE:
+        yield "reconstruction_weight"
+    yield "epochs"
+    lr = LR_POLICIES[values["lr_policy"]]
+    if lr.batch is None:
+        yield "batch_policy"
+    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
+    yield from batch.settings_within(boundaries_within(values.get("epochs")))
+    yield from lr.settings
 
 
 def _checked(parameter: Parameter, value: object) -> tuple[Any, ...]:
