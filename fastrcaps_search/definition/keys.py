@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import (
-    EvaluateOn,
-    Precision,
-    RoutingGradient,
-)
+from fastrcaps_search.definition.choices import EvaluateOn, Precision, RoutingGradient
 from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import (
     LARGEST_EPOCHS,
     TRIAL_PARAMETERS,
-    Check,
     TrialParameters,
-    above_zero,
-    whole,
 )
 from fastrcaps_search.definition.samplers import SAMPLERS
 from fastrcaps_search.definition.space import Space
@@ -35,20 +28,17 @@ LARGEST_SEED = 2**31 - 1
 def _name(value: object, key: str) -> str:
     name = checks.text(value, key)
     if not NAME_PATTERN.fullmatch(name):
-        raise DefinitionError(
-            "must be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or "
-            f"digit, got {checks.shown(name)}",
-            key=key,
+        must = (
+            "be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or digit"
         )
+        raise checks.wrong(value, key, must)
     return name
 
 
 def _objectives(value: object, key: str) -> tuple[str, ...]:
-    found = checks.choices(value, key, lambda item, key: checks.word(item, key, OBJECTIVES))
+    found: tuple[str, ...] = checks.list_of(checks.name_in(OBJECTIVES))(value, key)
     if found[: len(COMMON)] != COMMON:
-        raise DefinitionError(
-            f"must begin with {', '.join(COMMON)}, got {checks.shown(value)}", key=key
-        )
+        raise checks.wrong(value, key, f"begin with {', '.join(COMMON)}")
     for name in found[len(COMMON) :]:
         if OBJECTIVES[name].measure is None:
             raise DefinitionError(
@@ -59,26 +49,19 @@ def _objectives(value: object, key: str) -> tuple[str, ...]:
 
 
 def _boundaries(value: object, key: str) -> tuple[int, ...]:
-    found = checks.choices(value, key, whole(1, LARGEST_EPOCHS))
+    found: tuple[int, ...] = checks.list_of(checks.whole(1, LARGEST_EPOCHS))(value, key)
     if len(found) > 3 or list(found) != sorted(found):
-        raise DefinitionError(
-            f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
-        )
+        raise checks.wrong(value, key, "be one to three increasing epochs")
     return found
 
 
 def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
+    tables = "be one or more [[configuration]] tables"
     if not isinstance(value, list) or not value:
-        raise DefinitionError(
-            f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
-        )
+        raise checks.wrong(value, key, tables)
     for item in value:
         if not isinstance(item, dict):
-            raise DefinitionError(
-                "must be one or more [[configuration]] tables, got one that is "
-                f"{checks.shown(item)}",
-                key=key,
-            )
+            raise DefinitionError(f"must {tables}, got one that is {checks.shown(item)}", key=key)
     found = tuple(
         TrialParameters.from_dict(item, prefix=f"configuration {index}: ")
         for index, item in enumerate(value, start=1)
@@ -99,19 +82,19 @@ def _as_of_a_trial(value: object, key: str) -> Any:  # noqa: ANN401  # of that k
     return TRIAL_PARAMETERS[key].check(value, key)
 
 
-STUDY_CHECKS: dict[str, Check] = {
+STUDY_CHECKS: dict[str, checks.Check] = {
     "name": _name,
-    "network": lambda value, key: checks.word(value, key, NETWORKS),
-    "data_set": lambda value, key: checks.choice(value, key, DATA_SETS),
+    "network": checks.name_in(NETWORKS),
+    "data_set": checks.one_of(DATA_SETS),
     "objectives": _objectives,
-    "sampler": lambda value, key: checks.word(value, key, SAMPLERS),
+    "sampler": checks.name_in(SAMPLERS),
     "epochs": _as_of_a_trial,
-    "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
-    "runs_per_trial": whole(1, LARGEST_RUNS),
+    "evaluate_on": checks.one_of(EvaluateOn),
+    "runs_per_trial": checks.whole(1, LARGEST_RUNS),
     "batch_size": _as_of_a_trial,
     "boundaries": _boundaries,
-    "precision": lambda value, key: checks.choice(value, key, Precision),
-    "train_images": whole(1, 10_000_000),
+    "precision": checks.one_of(Precision),
+    "train_images": checks.whole(1, 10_000_000),
     "shifts": checks.boolean,
     "lr_max": _as_of_a_trial,
     "lr_min": _as_of_a_trial,
@@ -119,9 +102,9 @@ STUDY_CHECKS: dict[str, Check] = {
     "decay_steps": _as_of_a_trial,
     "cycle_epochs": _as_of_a_trial,
     "cycle_growth": _as_of_a_trial,
-    "polynomial_power": above_zero(10.0),
-    "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
-    "min_accuracy": above_zero(1.0),
+    "polynomial_power": checks.above_zero(10.0),
+    "routing_gradient": checks.one_of(RoutingGradient),
+    "min_accuracy": checks.above_zero(1.0),
     "reconstruction_weight": _as_of_a_trial,
     "space": _space,
     "configuration": _configurations,
@@ -132,16 +115,25 @@ OPTIONAL_KEYS = ("train_images", "min_accuracy")
 """Keys whose absence means something of its own."""
 
 
-def study_checks() -> dict[str, Check]:
+def study_checks() -> dict[str, checks.Check]:
     """The same with the keys that plug-ins bring."""
     brought = {each.name: each.check for each in TRIAL_PARAMETERS if each.default is not None}
     return {**STUDY_CHECKS, **brought}
 
 
-def check_keys(keys: Collection[str], *more: str) -> None:
-    """Refuse what is no key of a study, with the place of one that [space] takes."""
-    known = study_checks()
-    for key in keys:
+def checked_values(values: Mapping[str, Any], **more: checks.Check) -> dict[str, Any]:
+    """The typed values of a study file, each checked by itself; the space stays a table.
+
+    Args:
+        values: By key.
+        more: Checks of further keys.
+
+    Raises:
+        DefinitionError: An unknown key, or a value outside its range.
+    """
+    known = {**more, **study_checks()}
+    for key in values:
         if key in TRIAL_PARAMETERS and key not in known:
             raise DefinitionError(f"must be a list of choices in [space]: {key} = [...]", key=key)
-    checks.known_keys(keys, (*more, *known))
+    checks.known_keys(values, known)
+    return {key: known[key](value, key) for key, value in values.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.keys import STUDY_CHECKS, check_keys, study_checks
+from fastrcaps_search.definition.keys import STUDY_CHECKS, checked_values
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
 from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition
@@ -83,10 +83,7 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     with _naming(path):
         values = _parse(path)
         # Each file by itself, so that a message names the one that holds the mistake.
-        check_keys(values, "extends")
-        for key, value in values.items():
-            if key != "extends":
-                study_checks()[key](value, key)
+        checked_values(values, extends=checks.text)
         _require_one_place(values)
         if "extends" not in values:
             return values
@@ -128,17 +125,14 @@ def _parse(path: Path) -> dict[str, Any]:
         raise DefinitionError(f"must be valid TOML: {error}") from error
 
 
-def _base(path: Path, name: object, *, seen: tuple[Path, ...]) -> dict[str, Any]:
-    name = checks.text(name, "extends")
+def _base(path: Path, name: str, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     try:
         base = find_study(name, beside=path.parent)
     except UsageError as error:
         raise DefinitionError(str(error), key="extends") from error
     chain = (*seen, path.resolve())
     if base.resolve() in chain:
-        raise DefinitionError(
-            f"must not lead back to itself, got {checks.shown(name)}", key="extends"
-        )
+        raise checks.wrong(name, "extends", "not lead back to itself")
     return _read(base, seen=chain)
 
 

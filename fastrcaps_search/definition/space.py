@@ -11,13 +11,7 @@ from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.networks import Network
-from fastrcaps_search.definition.parameters import (
-    TRIAL_PARAMETERS,
-    Keyed,
-    Parameter,
-    TrialParameters,
-)
-from fastrcaps_search.errors import DefinitionError
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, Keyed, TrialParameters
 
 NETWORK_KEYS = ("decoder", "weight_sharing")
 """Parameters of the network itself, which each network has or has not."""
@@ -71,30 +65,23 @@ class Space(Keyed):
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        given = {each.name: each for each in TRIAL_PARAMETERS if self[each.name] is not None}
-        # An empty choice is refused but for the network's own, which it may not have.
-        self._take(
-            {
-                name: _checked(parameter, self[name])
-                for name, parameter in given.items()
-                if name not in NETWORK_KEYS or self[name] != ()
-            }
-        )
+        checked = {}
+        for each in TRIAL_PARAMETERS:
+            offered = self[each.name]
+            # An empty choice is refused but for the network's own, which it may not have.
+            is_lacking = each.name in NETWORK_KEYS and offered == ()
+            if offered is not None and not is_lacking:
+                checked[each.name] = each.check_offered(offered, f"space.{each.name}")
+        self._take(checked)
 
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
-        return not any(
-            self[parameter.name] for parameter in TRIAL_PARAMETERS if parameter.is_range
-        )
+        return not any(self[each.name] for each in TRIAL_PARAMETERS if each.is_range)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of the keys that are set."""
-        return {
-            name: list(map(checks.plain, self[name]))
-            for name in TRIAL_PARAMETERS.names
-            if self[name]
-        }
+        return {name: checks.plain(self[name]) for name in TRIAL_PARAMETERS.names if self[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, network: Network | None = None) -> Space:
@@ -166,24 +153,3 @@ def applying(
     batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
     yield from batch.settings_within(boundaries_within(values.get("epochs")))
     yield from lr.settings
-
-
-def _checked(parameter: Parameter, value: object) -> tuple[Any, ...]:
-    """What the parameter's key of a space holds, checked."""
-    key = f"space.{parameter.name}"
-    if parameter.is_range:
-        return _range(value, key, parameter.check)
-    return checks.choices(value, key, parameter.check)
-
-
-def _range(value: object, key: str, one: Callable[[object, str], float]) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise DefinitionError(
-            f"must be a range [lowest, highest], got {checks.shown(value)}", key=key
-        )
-    low, high = (one(item, key) for item in value)
-    if low >= high:
-        raise DefinitionError(
-            f"must rise from lowest to highest, got {checks.shown(value)}", key=key
-        )
-    return low, high

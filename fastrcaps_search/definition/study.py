@@ -17,7 +17,7 @@ from fastrcaps_search.definition.choices import (
     RoutingGradient,
 )
 from fastrcaps_search.definition.consistency import check_consistency
-from fastrcaps_search.definition.keys import OPTIONAL_KEYS, check_keys, study_checks
+from fastrcaps_search.definition.keys import OPTIONAL_KEYS, checked_values, study_checks
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import (
@@ -190,7 +190,7 @@ class StudyDefinition(Keyed):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of every key, in the order of a study file."""
-        values = {key: _json(self[key]) for key in (*FIELDS, *dict(self.own))}
+        values = {key: checks.plain(self[key]) for key in (*FIELDS, *dict(self.own))}
         values["space"] = None if self.space is None else self.space.to_dict()
         values["configuration"] = [item.to_dict() for item in self.configurations] or None
         return values
@@ -203,15 +203,14 @@ class StudyDefinition(Keyed):
             DefinitionError: With the key, what came and what is allowed.
         """
         found = {key: value for key, value in values.items() if value is not None}
-        check_keys(found)
+        checked = checked_values(found)
         if "name" not in found:
             raise DefinitionError("must be given", key="name")
-        known = study_checks()
-        network = known["network"](found.get("network", CAPSNET.name), "network")
-        tables = {key: known[key](found.pop(key), key) for key in TABLES if key in found}
-        if "space" in tables or "configuration" not in tables:
-            found["space"] = Space.from_dict(tables.get("space", {}), network=NETWORKS[network])
-        return cls.of({**found, "configurations": tables.get("configuration", ())})
+        listed = checked.pop("configuration", ())
+        if "space" in found or not listed:
+            network = NETWORKS[checked.get("network", CAPSNET.name)]
+            checked["space"] = Space.from_dict(found.get("space", {}), network=network)
+        return cls.of({**checked, "configurations": listed})
 
 
 TABLES = ("space", "configuration")
@@ -220,12 +219,6 @@ FIELDS = tuple(
     for field in fields(StudyDefinition)
     if field.name not in ("space", "configurations", "own")
 )
-
-
-def _json(value: object) -> Any:  # noqa: ANN401  # of any kind
-    if isinstance(value, tuple):
-        return list(value)
-    return None if value is None else checks.plain(value)
 
 
 SIGNIFICANCE = 1e-3
