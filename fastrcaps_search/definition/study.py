@@ -240,8 +240,9 @@ def least_above_guessing(images: int, guessing: float) -> int:
     Returns:
         From 1 to ``images`` + 1, which no answers reach.
     """
-    tail = 0.0
-    for right in range(images, -1, -1):
+    right, tail = images + 1, 0.0
+    while tail <= SIGNIFICANCE:
+        right -= 1
         # From the smallest terms on, so that none is lost beside a larger one.
         tail += math.exp(
             math.lgamma(images + 1)
@@ -250,6 +251,4 @@ def least_above_guessing(images: int, guessing: float) -> int:
             + right * math.log(guessing)
             + (images - right) * math.log1p(-guessing)
         )
-        if tail > SIGNIFICANCE:
-            return right + 1
-    raise ValueError(f"the terms must add up to 1, got {tail} for {images} and {guessing}")
+    return right + 1
