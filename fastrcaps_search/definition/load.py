@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.keys import STUDY_CHECKS, checked_values
+from fastrcaps_search.definition import checks, keys
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
 from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.study import StudyDefinition, checked_values
 from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = Path(__file__).parent.parent / "studies"
@@ -89,7 +88,7 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
             return values
         base = _base(path, values.pop("extends"), seen=seen)
         # Never the base's name: two definitions of one name would meet in a database.
-        values.setdefault("name", STUDY_CHECKS["name"](path.stem, "name"))
+        values.setdefault("name", keys.name(path.stem, "name"))
     return _merge(base, values)
 
 
