@@ -141,21 +141,18 @@ def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     A value and choices for the same key replace each other. A network does not take over the
     parameters that it has not.
     """
-    replaced = replaced_keys(values.get("space", {}))
-    merged = {key: value for key, value in base.items() if key not in replaced} | values
-    settings = NETWORKS[merged.get("network", CAPSNET.name)].settings
-    dropped = {*NETWORK_KEYS, "reconstruction_weight"} - {*settings}
-    for key in dropped - values.keys():
-        merged.pop(key, None)
-    if "configuration" in values and "space" not in values:
-        merged.pop("space", None)
-    elif "space" in values and "configuration" not in values:
-        merged.pop("configuration", None)
-    if "space" in merged and "space" in base:
-        kept = {
-            key: value
-            for key, value in base["space"].items()
-            if key not in dropped and key not in values
-        }
-        merged["space"] = {**kept, **values.get("space", {})}
+    space = values.get("space", {})
+    network = NETWORKS[{**base, **values}.get("network", CAPSNET.name)]
+    lacking = {*NETWORK_KEYS, "reconstruction_weight"} - {*network.settings}
+    gone = replaced_keys(space) | lacking
+    if "space" in values:
+        gone.add("configuration")
+    if "configuration" in values:
+        gone.add("space")
+    kept = {key: value for key, value in base.items() if key not in gone}
+    merged = {**kept, **values}
+    if "space" in kept:
+        gone = lacking | values.keys()
+        offered = {key: value for key, value in kept["space"].items() if key not in gone}
+        merged["space"] = {**offered, **space}
     return merged
