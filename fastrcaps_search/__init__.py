@@ -10,20 +10,21 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastrcaps_search.api.reading import (
-        compare_trials,
-        exclude_trial,
-        include_trial,
-        read_front,
-        read_status,
-        read_trials,
-        select_trial,
-    )
-    from fastrcaps_search.api.running import export_network, find_rates, run_study
-    from fastrcaps_search.definition.load import load_study
-    from fastrcaps_search.definition.study import StudyDefinition
-    from fastrcaps_search.errors import FastrcapsError
-    from fastrcaps_search.export.loader import load_network
+    # Under their own names, which says that they are for others.
+    from fastrcaps_search.api.reading import compare_trials as compare_trials
+    from fastrcaps_search.api.reading import exclude_trial as exclude_trial
+    from fastrcaps_search.api.reading import include_trial as include_trial
+    from fastrcaps_search.api.reading import read_front as read_front
+    from fastrcaps_search.api.reading import read_status as read_status
+    from fastrcaps_search.api.reading import read_trials as read_trials
+    from fastrcaps_search.api.reading import select_trial as select_trial
+    from fastrcaps_search.api.running import export_network as export_network
+    from fastrcaps_search.api.running import find_rates as find_rates
+    from fastrcaps_search.api.running import run_study as run_study
+    from fastrcaps_search.definition.load import load_study as load_study
+    from fastrcaps_search.definition.study import StudyDefinition as StudyDefinition
+    from fastrcaps_search.errors import FastrcapsError as FastrcapsError
+    from fastrcaps_search.export.loader import load_network as load_network
 
 _HOMES = {
     "FastrcapsError": "errors",
@@ -42,22 +43,7 @@ _HOMES = {
     "select_trial": "api.reading",
 }
 
-__all__ = [
-    "FastrcapsError",
-    "StudyDefinition",
-    "compare_trials",
-    "exclude_trial",
-    "export_network",
-    "find_rates",
-    "include_trial",
-    "load_network",
-    "load_study",
-    "read_front",
-    "read_status",
-    "read_trials",
-    "run_study",
-    "select_trial",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -6,10 +6,10 @@ Hinton 2017, "Dynamic Routing Between Capsules" (equations 1 to 3, procedure 1).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -17,21 +17,6 @@ from fastrcaps_search.definition.choices import RoutingGradient
 
 ROUTING_ITERATIONS = 3  # Sabour et al. 2017, section 4
 SMALLEST_SQUARE = 1e-16  # keeps the square root's slope finite at zero; sqrt(1e-16) fits float32
-
-
-class RoutingTrace(NamedTuple):
-    """What each routing iteration produced, first iteration first.
-
-    Attributes:
-        couplings: One [B, J, I] per iteration after the first, whose coupling is 1/J everywhere;
-            each sums to 1 over the classes.
-        sums: Weighted sums of the votes plus the bias, [B, J, E] per iteration, before squash.
-        capsules: Squashed sums, [B, J, E] per iteration.
-    """
-
-    couplings: list[Tensor]
-    sums: list[Tensor]
-    capsules: list[Tensor]
 
 
 def safe_length(s: Tensor, *, dim: int, keepdim: bool = False) -> Tensor:
@@ -64,40 +49,99 @@ def squash_gradient(s: Tensor, gradient: Tensor) -> Tensor:
     return gradient * (n / q) + s * (slope * (s * gradient).sum(-1, keepdim=True))
 
 
-def trace_routing(votes: Tensor, bias: Tensor, *, iterations: int) -> RoutingTrace:
-    """Procedure 1 of Sabour et al. 2017, every intermediate kept.
-
-    The first iteration's logits are zero, so its coupling is 1/J and needs no softmax. The bias
-    enters every iteration before squash.
-
-    Args:
-        votes: [I, B, J, E]; that order lets each product below run on a strided view, uncopied.
-        bias: [J, E].
-        iterations: Routing iterations, at least 1.
-    """
-    I, B, J, E = votes.shape
-    matrices = votes.view(I, B * J, E).transpose(0, 1)
-    sums = [votes.sum(0) / J + bias]
-    capsules = [squash(sums[0])]
-    couplings: list[Tensor] = []
-    logits: Tensor | None = None
-    for _ in range(1, iterations):
-        agreement = torch.bmm(matrices, capsules[-1].view(B * J, E, 1)).view(B, J, I)
-        logits = agreement if logits is None else logits + agreement
-        couplings.append(F.softmax(logits, dim=1))
-        s = torch.bmm(couplings[-1].view(B * J, 1, I), matrices).view(B, J, E)
-        sums.append(s + bias)
-        capsules.append(squash(sums[-1]))
-    return RoutingTrace(couplings, sums, capsules)
-
-
-class _Routing(torch.autograd.Function):
-    """Routing whose backward pass builds the votes' gradient as one low-rank product.
+class Routing:
+    """Procedure 1 of Sabour et al. 2017 for votes of one shape, and its gradient written out.
 
     Every iteration adds outer products (coefficient over I) x (vector over E) to the votes'
     gradient: c x ds for the weighted sum and db x v for the agreement. Their sum is one batched
     product of rank 2 * iterations - 1, where autograd would write and add that many full tensors.
+
+    Args:
+        votes: [I, B, J, E], contiguous; read in :meth:`forward` and :meth:`backward`.
+        couplings: Where the couplings of each iteration after the first will be [B, J, I], whose
+            number says how many iterations there are; each sums to 1 over the classes.
+        memory: Gives room for what is needed in between, by its name and shape; the same each time
+            or not.
     """
+
+    def __init__(
+        self, votes: Tensor, couplings: Sequence[Tensor], memory: Callable[..., Tensor]
+    ) -> None:
+        I, B, J, E = votes.shape
+        self._votes = votes
+        self._couplings = couplings
+        self._memory = memory
+        # In this order each product below runs on a strided view, uncopied.
+        self._by_image = votes.view(I, B * J, E).transpose(0, 1)
+        self._logits = memory("logits", B * J, I, 1)
+        self._agreement = memory("agreement", B * J, I, 1)
+
+    def forward(self, bias: Tensor) -> Tensor:
+        """Class capsules [B, J, E].
+
+        The first iteration's logits are zero, so its coupling is 1/J and needs no softmax.
+
+        Args:
+            bias: [J, E], enters every iteration before squash.
+        """
+        I, B, J, E = self._votes.shape
+        self._sums = [self._votes.sum(0).div_(J).add_(bias)]
+        self._capsules: list[Tensor] = []  # of every iteration but the last
+        capsules = squash(self._sums[0])
+        for t, c in enumerate(self._couplings):
+            self._capsules.append(capsules)
+            v = capsules.view(B * J, E, 1)
+            if t == 0:
+                torch.bmm(self._by_image, v, out=self._logits)
+            else:
+                self._logits.add_(torch.bmm(self._by_image, v, out=self._agreement))
+            torch.softmax(self._logits.view(B, J, I), dim=1, out=c)
+            s = torch.bmm(c.view(B * J, 1, I), self._by_image).view(B, J, E)
+            self._sums.append(s.add_(bias))
+            capsules = squash(s)
+        return capsules
+
+    def backward(self, gradient: Tensor, *, full: bool) -> tuple[Tensor, Tensor]:
+        """Gradients of the votes, as a strided view [I, B * J, E], and of the bias [J, E].
+
+        Args:
+            gradient: Of the class capsules [B, J, E].
+            full: Whether it flows through all iterations, or through the last alone.
+        """
+        I, B, J, E = self._votes.shape
+        most = 2 * len(self._sums) - 1
+        left = self._memory("coefficients", B, J, most, I)
+        right = self._memory("vectors", B, J, most, E)
+        bias = torch.zeros_like(self._sums[0][0])
+        logits: Tensor | None = None
+        rank = 0
+        for t in reversed(range(len(self._sums))):
+            ds = squash_gradient(self._sums[t], gradient)
+            bias.add_(ds.sum(0))
+            left[:, :, rank] = self._couplings[t - 1] if t else 1 / J
+            right[:, :, rank] = ds
+            rank += 1
+            if t == 0 or not full:
+                break
+            c, vector = self._couplings[t - 1], ds.view(B * J, E, 1)
+            dc = torch.bmm(self._by_image, vector, out=self._agreement).view(B, J, I).mul_(c)
+            db = torch.addcmul(dc, c, dc.sum(1, keepdim=True), value=-1)
+            # The logits of iteration t hold every earlier agreement, so their gradients add up.
+            logits = db if logits is None else logits.add_(db)
+            left[:, :, rank] = logits
+            right[:, :, rank] = self._capsules[t - 1]
+            rank += 1
+            gradient = torch.bmm(logits.view(B * J, 1, I), self._by_image).view(B, J, E)
+        product = torch.bmm(
+            left[:, :, :rank].flatten(0, 1).transpose(1, 2),
+            right[:, :, :rank].flatten(0, 1),
+            out=self._memory("product", B * J, I, E),
+        )
+        return product.transpose(0, 1), bias
+
+
+class _Routing(torch.autograd.Function):
+    """:class:`Routing` in memory of its own."""
 
     @staticmethod
     def forward(
@@ -107,10 +151,12 @@ class _Routing(torch.autograd.Function):
         iterations: int,
         full_gradient: bool,
     ) -> Tensor:
-        trace = trace_routing(votes, bias, iterations=iterations)
-        ctx.iterations, ctx.full_gradient = iterations, full_gradient
-        ctx.save_for_backward(votes, *trace.couplings, *trace.sums, *trace.capsules[:-1])
-        return trace.capsules[-1]
+        I, B, J, _ = votes.shape
+        couplings = [votes.new_empty(B, J, I) for _ in range(1, iterations)]
+        ctx.routing = Routing(votes, couplings, lambda _, *shape: votes.new_empty(shape))
+        ctx.shape, ctx.full_gradient = votes.shape, full_gradient
+        capsules: Tensor = ctx.routing.forward(bias)
+        return capsules
 
     @staticmethod
     @once_differentiable
@@ -118,49 +164,10 @@ class _Routing(torch.autograd.Function):
         ctx: Any,  # noqa: ANN401 - untyped in torch
         gradient: Tensor,
     ) -> tuple[Tensor, Tensor, None, None]:
-        votes, *kept = ctx.saved_tensors
-        n = ctx.iterations
-        trace = RoutingTrace(kept[: n - 1], kept[n - 1 : 2 * n - 1], kept[2 * n - 1 :])
-        votes_gradient, bias_gradient = _route_backward(
-            votes, trace, gradient, full_gradient=ctx.full_gradient
-        )
-        return votes_gradient, bias_gradient, None, None
-
-
-def _route_backward(
-    votes: Tensor, trace: RoutingTrace, gradient: Tensor, *, full_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Gradients of the last capsules with respect to votes [I, B, J, E] and bias [J, E]."""
-    I, B, J, E = votes.shape
-    matrices = votes.view(I, B * J, E).transpose(0, 1)
-    coefficients: list[Tensor] = []
-    vectors: list[Tensor] = []
-    bias_gradient = torch.zeros_like(trace.sums[0][0])
-    logits_gradient: Tensor | None = None
-    for t in reversed(range(len(trace.sums))):
-        ds = squash_gradient(trace.sums[t], gradient)
-        bias_gradient += ds.sum(0)
-        vectors.append(ds)
-        if t == 0:
-            coefficients.append(ds.new_full((1, 1, 1), 1 / J).expand(B, J, I))
-            break
-        c = trace.couplings[t - 1]
-        coefficients.append(c)
-        if not full_gradient:
-            break
-        dc = torch.bmm(matrices, ds.view(B * J, E, 1)).view(B, J, I)
-        db = c * (dc - (c * dc).sum(1, keepdim=True))
-        # The logits of iteration t hold every earlier agreement, so their gradients add up.
-        logits_gradient = db if logits_gradient is None else logits_gradient + db
-        coefficients.append(logits_gradient)
-        vectors.append(trace.capsules[t - 1])
-        gradient = torch.bmm(logits_gradient.view(B * J, 1, I), matrices).view(B, J, E)
-    left = torch.stack(coefficients, dim=2).view(B * J, -1, I).transpose(1, 2)
-    right = torch.stack(vectors, dim=2).view(B * J, -1, E)
-    # Written whole and then moved: a product straight into the strided votes would be done matrix
-    # by matrix (measured: 13 ms against 6 ms at batch 128 with 288 input capsules).
-    votes_gradient = torch.bmm(left, right).transpose(0, 1).contiguous()
-    return votes_gradient.view(I, B, J, E), bias_gradient
+        votes, bias = ctx.routing.backward(gradient, full=ctx.full_gradient)
+        # Written whole and then moved: a product straight into the strided votes would be done
+        # matrix by matrix (measured: 13 ms against 6 ms at batch 128 with 288 input capsules).
+        return votes.contiguous().view(ctx.shape), bias, None, None
 
 
 def route(

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from fastrcaps_search.errors import DefinitionError
 from fastrcaps_search.registry import Registry
 
-Item = TypeVar("Item")
-
+Check = Callable[[object, str], Any]
+"""Gives the typed value of a value and its key, or raises DefinitionError."""
 
 LONGEST_SHOWN = 80
 """Characters of a wrong value or key that a message repeats."""
 
 
-def plain(value: object) -> bool | int | float | str:
+def plain(value: object) -> Any:  # noqa: ANN401  # of any kind
     """A value of a definition as JSON has it."""
-    return value if isinstance(value, bool | int | float) else str(value)
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def shown(value: object) -> str:
@@ -49,71 +51,114 @@ def listed(words: Iterable[object]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
-def integer(value: object, key: str, *, low: int, high: int) -> int:
+def wrong(value: object, key: str, must: str) -> DefinitionError:
+    """The error for a value of which something else must hold."""
+    return DefinitionError(f"must {must}, got {shown(value)}", key=key)
+
+
+def whole(low: int, high: int) -> Check:
     """A whole number from ``low`` to ``high``."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise DefinitionError(
-            f"must be a whole number from {low} to {high}, got {shown(value)}", key=key
-        )
-    return value
+
+    def check(value: object, key: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise wrong(value, key, f"be a whole number from {low} to {high}")
+        return value
+
+    return check
 
 
-def number(value: object, key: str, *, above: float, high: float) -> float:
-    """A finite number greater than ``above`` and at most ``high``."""
-    # NaN and the infinities are outside every range.
-    if isinstance(value, int | float) and not isinstance(value, bool) and above < value <= high:
-        return float(value)
-    raise DefinitionError(
-        f"must be a number above {above:g} and at most {high:g}, got {shown(value)}", key=key
-    )
+def above_zero(high: float) -> Check:
+    """A finite number above 0 and at most ``high``."""
+    return _number(f"above 0 and at most {high:g}", lambda number: 0 < number <= high)
 
 
-def from_zero(value: object, key: str, *, high: float) -> float:
+def from_zero(high: float) -> Check:
     """A finite number from 0 to ``high``."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high:
-        return float(value) + 0.0  # -0.0 is 0.0
-    raise DefinitionError(f"must be a number from 0 to {high:g}, got {shown(value)}", key=key)
+    return _number(f"from 0 to {high:g}", lambda number: 0 <= number <= high)
+
+
+def _number(which: str, fits: Callable[[float], bool]) -> Check:
+    def check(value: object, key: str) -> float:
+        # NaN and the infinities are outside every range.
+        if isinstance(value, int | float) and not isinstance(value, bool) and fits(value):
+            return float(value) + 0.0  # -0.0 is 0.0
+        raise wrong(value, key, f"be a number {which}")
+
+    return check
 
 
 def boolean(value: object, key: str) -> bool:
     """``true`` or ``false``."""
     if not isinstance(value, bool):
-        raise DefinitionError(f"must be true or false, got {shown(value)}", key=key)
+        raise wrong(value, key, "be true or false")
     return value
 
 
 def text(value: object, key: str) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise DefinitionError(f"must be a text in quotes, got {shown(value)}", key=key)
+        raise wrong(value, key, "be a text in quotes")
     return value
 
 
-def choice(value: object, key: str, kind: Iterable[Item]) -> Item:
+def table(value: object, key: str) -> dict[str, Any]:
+    """A TOML table."""
+    if not isinstance(value, dict):
+        raise wrong(value, key, f"be a table [{key}]")
+    return value
+
+
+def one_of(items: Iterable[object]) -> Check:
     """One word of a closed set, or what is registered by a name."""
-    for item in kind:
-        if value in (item, str(item)):
-            return item
-    raise DefinitionError(f"must be {listed(kind)}, got {shown(value)}", key=key)
+
+    def check(value: object, key: str) -> object:
+        for item in items:
+            if value in (item, str(item)):
+                return item
+        raise wrong(value, key, f"be {listed(items)}")
+
+    return check
 
 
-def word(value: object, key: str, words: Registry[Any]) -> str:
+def name_in(registry: Registry[Any]) -> Check:
     """The name of something registered."""
-    if isinstance(value, str) and value in words:
-        return value
-    raise DefinitionError(f"must be {listed(words.names)}, got {shown(value)}", key=key)
+
+    def check(value: object, key: str) -> str:
+        if isinstance(value, str) and value in registry:
+            return value
+        raise wrong(value, key, f"be {listed(registry.names)}")
+
+    return check
 
 
-def choices(value: object, key: str, one: Callable[[object, str], Item]) -> tuple[Item, ...]:
+def list_of(one: Check) -> Check:
     """A list of at least one value, none twice, each checked by ``one``."""
-    if not isinstance(value, list | tuple):
-        raise DefinitionError(f"must be a list such as [...], got {shown(value)}", key=key)
-    if not value:
-        raise DefinitionError("must offer at least one choice, got []", key=key)
-    found = tuple(one(item, key) for item in value)
-    if len(set(found)) != len(found):
-        raise DefinitionError(f"must not repeat a choice, got {shown(value)}", key=key)
-    return found
+
+    def check(value: object, key: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise wrong(value, key, "be a list such as [...]")
+        if not value:
+            raise wrong(value, key, "offer at least one choice")
+        found = tuple(one(item, key) for item in value)
+        if len(set(found)) != len(found):
+            raise wrong(value, key, "not repeat a choice")
+        return found
+
+    return check
+
+
+def range_of(one: Check) -> Check:
+    """A lowest and a highest value, each checked by ``one``."""
+
+    def check(value: object, key: str) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise wrong(value, key, "be a range [lowest, highest]")
+        low, high = (one(item, key) for item in value)
+        if low >= high:
+            raise wrong(value, key, "rise from lowest to highest")
+        return low, high
+
+    return check
 
 
 def known_keys(keys: Iterable[str], allowed: Iterable[str], *, prefix: str = "") -> None:
@@ -125,10 +170,3 @@ def known_keys(keys: Iterable[str], allowed: Iterable[str], *, prefix: str = "")
                 f"unknown key; allowed are {', '.join(allowed)}",
                 key=f"{prefix}{shortened(key)}",
             )
-
-
-def table(value: object, key: str) -> dict[str, Any]:
-    """A TOML table."""
-    if not isinstance(value, dict):
-        raise DefinitionError(f"must be a table [{key}], got {shown(value)}", key=key)
-    return value

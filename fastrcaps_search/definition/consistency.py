@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
 from fastrcaps_search.definition.choices import Decoder, RoutingGradient
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
@@ -31,15 +33,12 @@ def check_consistency(definition: StudyDefinition) -> None:
             "must have either a [space] to search or a list of [[configuration]], "
             f"got {'neither' if space is None else 'both'}"
         )
-    if definition.train_images is not None and definition.train_images > definition.whole_split:
-        raise DefinitionError(
-            f"must be at most the training split's {definition.whole_split}, "
-            f"got {definition.train_images}",
-            key="train_images",
-        )
+    whole = definition.whole_split
+    if definition.train_images is not None and definition.train_images > whole:
+        must = f"be at most the training split's {whole}"
+        raise checks.wrong(definition.train_images, "train_images", must)
     _check_network(definition)
     _check_batch(definition, definition.batch_size, "batch_size")
-    _check_rates(definition)
     for index, parameters in enumerate(listed, start=1):
         _check_listed(definition, parameters, f"configuration {index}: ")
     if space is not None:
@@ -48,7 +47,8 @@ def check_consistency(definition: StudyDefinition) -> None:
 
 def _check_network(definition: StudyDefinition) -> None:
     settings = definition.architecture.settings
-    if definition.routing_gradient is RoutingGradient.LAST and "routing_gradient" not in settings:
+    is_last = definition.routing_gradient is RoutingGradient.LAST
+    if is_last and "routing_gradient" not in settings:
         raise DefinitionError(
             f"must be full: {definition.network} has no routing", key="routing_gradient"
         )
@@ -61,25 +61,7 @@ def _check_network(definition: StudyDefinition) -> None:
 
 def _check_batch(definition: StudyDefinition, size: int | None, key: str) -> None:
     if size is not None and size > definition.split_size:
-        raise DefinitionError(
-            f"must be at most the {definition.split_size} training images, got {size}", key=key
-        )
-
-
-def _check_rates(definition: StudyDefinition) -> None:
-    space = definition.space
-    highest_min = space.lr_min[1] if space and space.lr_min else definition.lr_min
-    lowest_max = space.lr_max[0] if space and space.lr_max else definition.lr_max
-    # Configurations that name a rate of their own are checked one by one.
-    policies = [
-        parameters.lr_policy
-        for parameters in definition.configurations
-        if parameters.lr_min is None and parameters.lr_max is None
-    ]
-    policies += space.lr_policy if space else ()
-    if any("lr_min" in LR_POLICIES[policy].settings for policy in policies):
-        key = "space.lr_min" if space and space.lr_min else "lr_min"
-        _check_below(highest_min, lowest_max, key=key)
+        raise checks.wrong(size, key, f"be at most the {definition.split_size} training images")
 
 
 def _check_below(lr_min: float, lr_max: float, *, key: str) -> None:
@@ -87,29 +69,34 @@ def _check_below(lr_min: float, lr_max: float, *, key: str) -> None:
         raise DefinitionError(f"must be below lr_max ({lr_max:g}), got {lr_min:g}", key=key)
 
 
-def _check_network_key(definition: StudyDefinition, key: str, place: str, *, given: bool) -> None:
-    """Refuse a parameter that the network does not have, and the lack of one that it has."""
-    if given == (key in definition.architecture.settings):
-        return
-    wrong = f"must be left out: {definition.network} has no {key.replace('_', ' ')}"
-    raise DefinitionError(
-        wrong if given else f"must be given for {definition.network}", key=f"{place}{key}"
-    )
+def _check_choices(
+    definition: StudyDefinition,
+    chosen: Space | TrialParameters,
+    decoders: Collection[Decoder | None],
+    place: str,
+) -> None:
+    """Refuse what the network does not have, and the lack of what it has."""
+    for key in NETWORK_KEYS:
+        is_given = chosen[key] not in (None, ())
+        if is_given != (key in definition.architecture.settings):
+            lacks = f"left out: {definition.network} has no {key.replace('_', ' ')}"
+            must = lacks if is_given else f"given for {definition.network}"
+            raise DefinitionError(f"must be {must}", key=f"{place}{key}")
+    if chosen.reconstruction_weight is not None and {*decoders} <= {None, Decoder.NONE}:
+        raise DefinitionError(
+            "must be left out: no decoder is trained", key=f"{place}reconstruction_weight"
+        )
 
 
-def _shaping() -> set[str]:
+def _shaping() -> list[str]:
     """Parameters that shape the schedules of some policy."""
     found = {key for policy in LR_POLICIES for key in policy.settings}
-    return found | {key for policy in BATCH_POLICIES for key in policy.settings}
+    found |= {key for policy in BATCH_POLICIES for key in policy.settings}
+    return [key for key in TRIAL_PARAMETERS.names if key in found]
 
 
 def _check_space(definition: StudyDefinition, space: Space) -> None:
-    for key in NETWORK_KEYS:
-        _check_network_key(definition, key, "space.", given=bool(space[key]))
-    if space.reconstruction_weight and set(space.decoder) <= {Decoder.NONE}:
-        raise DefinitionError(
-            "must be left out: no decoder is trained", key="space.reconstruction_weight"
-        )
+    _check_choices(definition, space, space.decoder, "space.")
     for size in space.batch_size or ():
         _check_batch(definition, size, "space.batch_size")
     chosen = [LR_POLICIES[word] for word in space.lr_policy]
@@ -118,27 +105,25 @@ def _check_space(definition: StudyDefinition, space: Space) -> None:
         batches += [BATCH_POLICIES[word] for word in space.batch_policy]
     used = {key for each in chosen for key in each.settings}
     used |= {key for each in batches for key in each.settings}
-    for key in _shaping() - used:
+    for key in _shaping():
         # Those with usual choices are there whether or not a file names them.
-        if space[key] and not TRIAL_PARAMETERS[key].choices:
+        if key not in used and space[key] and not TRIAL_PARAMETERS[key].choices:
             raise DefinitionError("no chosen policy uses it", key=f"space.{key}")
+    if "lr_min" in used:
+        highest_min = space.lr_min[1] if space.lr_min else definition.lr_min
+        lowest_max = space.lr_max[0] if space.lr_max else definition.lr_max
+        key = "space.lr_min" if space.lr_min else "lr_min"
+        _check_below(highest_min, lowest_max, key=key)
 
 
 def _check_listed(definition: StudyDefinition, parameters: TrialParameters, place: str) -> None:
-    for key in NETWORK_KEYS:
-        _check_network_key(definition, key, place, given=parameters[key] is not None)
-    if parameters.reconstruction_weight is not None and not parameters.reconstructs:
-        raise DefinitionError(
-            "must be left out: no decoder is trained", key=f"{place}reconstruction_weight"
-        )
+    _check_choices(definition, parameters, [parameters.decoder], place)
     lr, batch = parameters.lr, parameters.batch
     if (lr.batch is None) == (parameters.batch_policy is None):
         wrong = f"left out: {lr.name} has its own" if lr.batch else f"given for {lr.name}"
         raise DefinitionError(f"must be {wrong}", key=f"{place}batch_policy")
     within = batch.settings_within(definition.boundaries_within(parameters.epochs))
-    for key in TRIAL_PARAMETERS.names:
-        if key not in _shaping():
-            continue
+    for key in _shaping():
         used = key in lr.settings or key in within
         if parameters[key] is not None and not used:
             why = " without a boundary" if key in batch.settings else ""
@@ -150,4 +135,5 @@ def _check_listed(definition: StudyDefinition, parameters: TrialParameters, plac
     _check_batch(definition, parameters.batch_size, f"{place}batch_size")
     if "lr_min" in lr.settings:
         low, high = (definition.setting(parameters, key) for key in ("lr_min", "lr_max"))
-        _check_below(low, high, key=f"{place}lr_min")
+        is_own = parameters.lr_min is not None or parameters.lr_max is not None
+        _check_below(low, high, key=f"{place}lr_min" if is_own else "lr_min")

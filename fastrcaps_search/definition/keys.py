@@ -1,29 +1,17 @@
-"""Every key of a study file, each with the check of its value."""
+"""Checks of those keys of a study file that need one of their own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Any
 
-from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import (
-    EvaluateOn,
-    Precision,
-    RoutingGradient,
-)
-from fastrcaps_search.definition.networks import NETWORKS
 from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import (
     LARGEST_EPOCHS,
     TRIAL_PARAMETERS,
-    Check,
     TrialParameters,
-    above_zero,
-    whole,
 )
-from fastrcaps_search.definition.samplers import SAMPLERS
 from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
@@ -32,53 +20,47 @@ LARGEST_RUNS = 100
 LARGEST_SEED = 2**31 - 1
 
 
-def _name(value: object, key: str) -> str:
-    name = checks.text(value, key)
-    if not NAME_PATTERN.fullmatch(name):
-        raise DefinitionError(
-            "must be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or "
-            f"digit, got {checks.shown(name)}",
-            key=key,
+def name(value: object, key: str) -> str:
+    """The name of a study."""
+    found = checks.text(value, key)
+    if not NAME_PATTERN.fullmatch(found):
+        must = (
+            "be 1 to 63 lower-case letters, digits, '.', '_' or '-', the first a letter or digit"
         )
-    return name
+        raise checks.wrong(value, key, must)
+    return found
 
 
-def _objectives(value: object, key: str) -> tuple[str, ...]:
-    found = checks.choices(value, key, lambda item, key: checks.word(item, key, OBJECTIVES))
+def objectives(value: object, key: str) -> tuple[str, ...]:
+    """The objectives of every study, then its own."""
+    found: tuple[str, ...] = checks.list_of(checks.name_in(OBJECTIVES))(value, key)
     if found[: len(COMMON)] != COMMON:
-        raise DefinitionError(
-            f"must begin with {', '.join(COMMON)}, got {checks.shown(value)}", key=key
-        )
-    for name in found[len(COMMON) :]:
-        if OBJECTIVES[name].measure is None:
+        raise checks.wrong(value, key, f"begin with {', '.join(COMMON)}")
+    for own in found[len(COMMON) :]:
+        if OBJECTIVES[own].measure is None:
             raise DefinitionError(
-                f"must be measured, got {name} without a way; the plug-in that brings it lacks it",
+                f"must be measured, got {own} without a way; the plug-in that brings it lacks it",
                 key=key,
             )
     return found
 
 
-def _boundaries(value: object, key: str) -> tuple[int, ...]:
-    found = checks.choices(value, key, whole(1, LARGEST_EPOCHS))
+def boundaries(value: object, key: str) -> tuple[int, ...]:
+    """The boundaries between batch sizes."""
+    found: tuple[int, ...] = checks.list_of(checks.whole(1, LARGEST_EPOCHS))(value, key)
     if len(found) > 3 or list(found) != sorted(found):
-        raise DefinitionError(
-            f"must be one to three increasing epochs, got {checks.shown(value)}", key=key
-        )
+        raise checks.wrong(value, key, "be one to three increasing epochs")
     return found
 
 
-def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
+def configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
+    """A fixed list of configurations, from tables."""
+    tables = "be one or more [[configuration]] tables"
     if not isinstance(value, list) or not value:
-        raise DefinitionError(
-            f"must be one or more [[configuration]] tables, got {checks.shown(value)}", key=key
-        )
+        raise checks.wrong(value, key, tables)
     for item in value:
         if not isinstance(item, dict):
-            raise DefinitionError(
-                "must be one or more [[configuration]] tables, got one that is "
-                f"{checks.shown(item)}",
-                key=key,
-            )
+            raise DefinitionError(f"must {tables}, got one that is {checks.shown(item)}", key=key)
     found = tuple(
         TrialParameters.from_dict(item, prefix=f"configuration {index}: ")
         for index, item in enumerate(value, start=1)
@@ -88,60 +70,13 @@ def _configurations(value: object, key: str) -> tuple[TrialParameters, ...]:
     return found
 
 
-def _space(value: object, key: str) -> dict[str, Any]:
+def space(value: object, key: str) -> dict[str, Any]:
     """The table as it is: what it leaves out depends on the network."""
     found = checks.table(value, key)
     Space.from_dict(found)
     return found
 
 
-def _as_of_a_trial(value: object, key: str) -> Any:  # noqa: ANN401  # of that key
+def as_of_a_trial(value: object, key: str) -> Any:  # noqa: ANN401  # of that key
+    """What a trial may have a value of too."""
     return TRIAL_PARAMETERS[key].check(value, key)
-
-
-STUDY_CHECKS: dict[str, Check] = {
-    "name": _name,
-    "network": lambda value, key: checks.word(value, key, NETWORKS),
-    "data_set": lambda value, key: checks.choice(value, key, DATA_SETS),
-    "objectives": _objectives,
-    "sampler": lambda value, key: checks.word(value, key, SAMPLERS),
-    "epochs": _as_of_a_trial,
-    "evaluate_on": lambda value, key: checks.choice(value, key, EvaluateOn),
-    "runs_per_trial": whole(1, LARGEST_RUNS),
-    "batch_size": _as_of_a_trial,
-    "boundaries": _boundaries,
-    "precision": lambda value, key: checks.choice(value, key, Precision),
-    "train_images": whole(1, 10_000_000),
-    "shifts": checks.boolean,
-    "lr_max": _as_of_a_trial,
-    "lr_min": _as_of_a_trial,
-    "decay_rate": _as_of_a_trial,
-    "decay_steps": _as_of_a_trial,
-    "cycle_epochs": _as_of_a_trial,
-    "cycle_growth": _as_of_a_trial,
-    "polynomial_power": above_zero(10.0),
-    "routing_gradient": lambda value, key: checks.choice(value, key, RoutingGradient),
-    "min_accuracy": above_zero(1.0),
-    "reconstruction_weight": _as_of_a_trial,
-    "space": _space,
-    "configuration": _configurations,
-}
-"""Every key of a study file but ``extends``; the space stays a table."""
-
-OPTIONAL_KEYS = ("train_images", "min_accuracy")
-"""Keys whose absence means something of its own."""
-
-
-def study_checks() -> dict[str, Check]:
-    """The same with the keys that plug-ins bring."""
-    brought = {each.name: each.check for each in TRIAL_PARAMETERS if each.default is not None}
-    return {**STUDY_CHECKS, **brought}
-
-
-def check_keys(keys: Collection[str], *more: str) -> None:
-    """Refuse what is no key of a study, with the place of one that [space] takes."""
-    known = study_checks()
-    for key in keys:
-        if key in TRIAL_PARAMETERS and key not in known:
-            raise DefinitionError(f"must be a list of choices in [space]: {key} = [...]", key=key)
-    checks.known_keys(keys, (*more, *known))

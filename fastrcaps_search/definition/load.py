@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.keys import STUDY_CHECKS, check_keys, study_checks
+from fastrcaps_search.definition import checks, keys
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
 from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.study import StudyDefinition, checked_values
 from fastrcaps_search.errors import DefinitionError, UsageError
 
 SHIPPED = Path(__file__).parent.parent / "studies"
@@ -83,16 +82,13 @@ def _read(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     with _naming(path):
         values = _parse(path)
         # Each file by itself, so that a message names the one that holds the mistake.
-        check_keys(values, "extends")
-        for key, value in values.items():
-            if key != "extends":
-                study_checks()[key](value, key)
+        checked_values(values, extends=checks.text)
         _require_one_place(values)
         if "extends" not in values:
             return values
         base = _base(path, values.pop("extends"), seen=seen)
         # Never the base's name: two definitions of one name would meet in a database.
-        values.setdefault("name", STUDY_CHECKS["name"](path.stem, "name"))
+        values.setdefault("name", keys.name(path.stem, "name"))
     return _merge(base, values)
 
 
@@ -128,17 +124,14 @@ def _parse(path: Path) -> dict[str, Any]:
         raise DefinitionError(f"must be valid TOML: {error}") from error
 
 
-def _base(path: Path, name: object, *, seen: tuple[Path, ...]) -> dict[str, Any]:
-    name = checks.text(name, "extends")
+def _base(path: Path, name: str, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     try:
         base = find_study(name, beside=path.parent)
     except UsageError as error:
         raise DefinitionError(str(error), key="extends") from error
     chain = (*seen, path.resolve())
     if base.resolve() in chain:
-        raise DefinitionError(
-            f"must not lead back to itself, got {checks.shown(name)}", key="extends"
-        )
+        raise checks.wrong(name, "extends", "not lead back to itself")
     return _read(base, seen=chain)
 
 
@@ -148,21 +141,18 @@ def _merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     A value and choices for the same key replace each other. A network does not take over the
     parameters that it has not.
     """
-    replaced = replaced_keys(values.get("space", {}))
-    merged = {key: value for key, value in base.items() if key not in replaced} | values
-    settings = NETWORKS[merged.get("network", CAPSNET.name)].settings
-    dropped = {*NETWORK_KEYS, "reconstruction_weight"} - {*settings}
-    for key in dropped - values.keys():
-        merged.pop(key, None)
-    if "configuration" in values and "space" not in values:
-        merged.pop("space", None)
-    elif "space" in values and "configuration" not in values:
-        merged.pop("configuration", None)
-    if "space" in merged and "space" in base:
-        kept = {
-            key: value
-            for key, value in base["space"].items()
-            if key not in dropped and key not in values
-        }
-        merged["space"] = {**kept, **values.get("space", {})}
+    space = values.get("space", {})
+    network = NETWORKS[{**base, **values}.get("network", CAPSNET.name)]
+    lacking = {*NETWORK_KEYS, "reconstruction_weight"} - {*network.settings}
+    gone = replaced_keys(space) | lacking
+    if "space" in values:
+        gone.add("configuration")
+    if "configuration" in values:
+        gone.add("space")
+    kept = {key: value for key, value in base.items() if key not in gone}
+    merged = {**kept, **values}
+    if "space" in kept:
+        gone = lacking | values.keys()
+        offered = {key: value for key, value in kept["space"].items() if key not in gone}
+        merged["space"] = {**offered, **space}
     return merged

@@ -82,18 +82,18 @@ for _policy in (
     ),
     LrPolicy(
         name="warm_restarts",
-        rates=lambda course: schedules.cosine_cycles(_cycles(course), **_bounds(course)),
+        rates=lambda course: schedules.cycles(_cycles(course), **_bounds(course)),
         settings=(*BOUNDS, *CYCLES),
     ),
     LrPolicy(
         name="warm_adabatch",
-        rates=lambda course: schedules.cosine_cycles(_phases(course), **_bounds(course)),
+        rates=lambda course: schedules.cycles(_phases(course), **_bounds(course)),
         settings=BOUNDS,
         batch=adabatch("warm_adabatch", most_boundaries=1),
     ),
     LrPolicy(
         name="polynomial_restarts",
-        rates=lambda course: schedules.polynomial_restarts(
+        rates=lambda course: schedules.cycles(
             _cycles(course), **_bounds(course), power=course.setting("polynomial_power")
         ),
         settings=(*BOUNDS, *CYCLES),

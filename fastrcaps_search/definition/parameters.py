@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,31 +13,9 @@ from fastrcaps_search.definition.lr_policies import LR_POLICIES, LrPolicy
 from fastrcaps_search.errors import DefinitionError
 from fastrcaps_search.registry import Registry
 
-EXPONENT_RANGE = (0, 10)
-"""Smallest and largest AdaBatch exponent P that a study may name."""
-
-LARGEST_RATE = 1.0
-LARGEST_BATCH = 65_536
 LARGEST_EPOCHS = 10_000
-LARGEST_DECAY = 0.9999
-"""Closer to 1, a decay is the fixed rate under another name."""
-LARGEST_DECAY_STEPS = 10_000_000
-LARGEST_GROWTH = 10
 RECONSTRUCTION_WEIGHT = 0.0005
 """Of the squared error summed over an image: Sabour et al. 2017, section 4.1."""
-LARGEST_WEIGHT = 1.0
-
-Check = Callable[[object, str], Any]
-
-
-def above_zero(high: float) -> Check:
-    """Check of a number above 0 and at most ``high``."""
-    return lambda value, key: checks.number(value, key, above=0.0, high=high)
-
-
-def whole(low: int, high: int) -> Check:
-    """Check of a whole number from ``low`` to ``high``."""
-    return lambda value, key: checks.integer(value, key, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,37 +31,36 @@ class Parameter:
     """
 
     name: str
-    check: Check
+    check: checks.Check
     is_range: bool = False
     default: int | float | None = None
     choices: tuple[Any, ...] = ()
+
+    @property
+    def check_offered(self) -> checks.Check:
+        """Check of what a space holds of it."""
+        return checks.range_of(self.check) if self.is_range else checks.list_of(self.check)
 
 
 TRIAL_PARAMETERS: Registry[Parameter] = Registry("parameter")
 """Every parameter, in the order of tables; those of plug-ins come last."""
 
 for _parameter in (
-    Parameter("lr_policy", lambda value, key: checks.word(value, key, LR_POLICIES)),
-    Parameter("batch_policy", lambda value, key: checks.word(value, key, BATCH_POLICIES)),
-    Parameter("adabatch_exponent", whole(*EXPONENT_RANGE), choices=(2, 3, 4, 5, 6, 7)),
-    Parameter(
-        "decoder",
-        lambda value, key: checks.choice(value, key, Decoder),
-        choices=(Decoder.FULL, Decoder.REDUCED),
-    ),
+    Parameter("lr_policy", checks.name_in(LR_POLICIES)),
+    Parameter("batch_policy", checks.name_in(BATCH_POLICIES)),
+    Parameter("adabatch_exponent", checks.whole(0, 10), choices=(2, 3, 4, 5, 6, 7)),
+    Parameter("decoder", checks.one_of(Decoder), choices=(Decoder.FULL, Decoder.REDUCED)),
     Parameter("weight_sharing", checks.boolean, choices=(False, True)),
-    Parameter(
-        "reconstruction_weight",
-        lambda value, key: checks.from_zero(value, key, high=LARGEST_WEIGHT),
-    ),
-    Parameter("lr_max", above_zero(LARGEST_RATE), is_range=True),
-    Parameter("lr_min", above_zero(LARGEST_RATE), is_range=True),
-    Parameter("batch_size", whole(1, LARGEST_BATCH)),
-    Parameter("epochs", whole(1, LARGEST_EPOCHS)),
-    Parameter("decay_rate", above_zero(LARGEST_DECAY), is_range=True),
-    Parameter("decay_steps", whole(1, LARGEST_DECAY_STEPS)),
-    Parameter("cycle_epochs", whole(1, LARGEST_EPOCHS)),
-    Parameter("cycle_growth", whole(1, LARGEST_GROWTH)),
+    Parameter("reconstruction_weight", checks.from_zero(1.0)),
+    Parameter("lr_max", checks.above_zero(1.0), is_range=True),
+    Parameter("lr_min", checks.above_zero(1.0), is_range=True),
+    Parameter("batch_size", checks.whole(1, 65_536)),
+    Parameter("epochs", checks.whole(1, LARGEST_EPOCHS)),
+    # Closer to 1, a decay is the fixed rate under another name.
+    Parameter("decay_rate", checks.above_zero(0.9999), is_range=True),
+    Parameter("decay_steps", checks.whole(1, 10_000_000)),
+    Parameter("cycle_epochs", checks.whole(1, LARGEST_EPOCHS)),
+    Parameter("cycle_growth", checks.whole(1, 10)),
 ):
     TRIAL_PARAMETERS.register(_parameter)
 
@@ -102,18 +79,18 @@ class Keyed:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From the values of all keys that are set."""
-        own = sorted(key for key in values if key not in cls.__dataclass_fields__)
-        return cls(
-            **{key: value for key, value in values.items() if key not in own},
-            own=tuple((key, values[key]) for key in own),  # type: ignore[call-arg]  # of those below
-        )
+        return cls(**cls._by_field(values))
 
     def _take(self, values: Mapping[str, Any]) -> None:
         """Hold these instead; for the constructor, whose object is frozen."""
-        for key in values.keys() & self.__dataclass_fields__:
-            object.__setattr__(self, key, values[key])
-        own = sorted(key for key in values if key not in self.__dataclass_fields__)
-        object.__setattr__(self, "own", tuple((key, values[key]) for key in own))
+        for name, value in self._by_field(values).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        fields = {key: values[key] for key in values if key in cls.__dataclass_fields__}
+        own = sorted(values.keys() - fields.keys())
+        return {**fields, "own": tuple((key, values[key]) for key in own)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +137,13 @@ class TrialParameters(Keyed):
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        values = {
-            parameter.name: parameter.check(self[parameter.name], parameter.name)
-            for parameter in TRIAL_PARAMETERS
-            if self[parameter.name] is not None or parameter.name == "lr_policy"
-        }
-        self._take(values)
+        self._take(
+            {
+                each.name: each.check(self[each.name], each.name)
+                for each in TRIAL_PARAMETERS
+                if self[each.name] is not None or each.name == "lr_policy"
+            }
+        )
 
     @property
     def lr(self) -> LrPolicy:

@@ -148,29 +148,20 @@ def one_cycle(total: int, *, lr_max: float, lr_min: float) -> RateSchedule:
     )
 
 
-def cosine_cycles(lengths: Sequence[int], *, lr_max: float, lr_min: float) -> RateSchedule:
+def cycles(
+    lengths: Sequence[int], *, lr_max: float, lr_min: float, power: float | None = None
+) -> RateSchedule:
     """Equation 2: one cosine per cycle, each of exactly its own length in samples.
 
     ``warm_restarts`` has those of ``cycle_lengths``; ``warm_adabatch`` one per batch-size phase
-    (algorithm 4).
+    (algorithm 4). With a power each is ``lr_min + (lr_max - lr_min) * (1 - t)^power`` instead
+    (Mishra and Sarawadekar 2019).
     """
-    return _cycles(Curve.COSINE, lengths, lr_max, lr_min, 0.0)
-
-
-def polynomial_restarts(
-    lengths: Sequence[int], *, lr_max: float, lr_min: float, power: float
-) -> RateSchedule:
-    """``lr_min + (lr_max - lr_min) * (1 - t)^power`` per cycle (Mishra and Sarawadekar 2019)."""
-    return _cycles(Curve.POLYNOMIAL, lengths, lr_max, lr_min, power)
-
-
-def _cycles(
-    curve: Curve, lengths: Sequence[int], lr_max: float, lr_min: float, power: float
-) -> RateSchedule:
+    curve = Curve.COSINE if power is None else Curve.POLYNOMIAL
     segments = []
     start = 0
     for length in lengths:
-        segments.append(Segment(curve, start, start + length, lr_max, lr_min, power))
+        segments.append(Segment(curve, start, start + length, lr_max, lr_min, power or 0.0))
         start += length
     return RateSchedule(tuple(segments))
 

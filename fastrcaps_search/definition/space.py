@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from fastrcaps_search.definition import checks
@@ -12,13 +11,7 @@ from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.networks import Network
-from fastrcaps_search.definition.parameters import (
-    TRIAL_PARAMETERS,
-    Keyed,
-    Parameter,
-    TrialParameters,
-)
-from fastrcaps_search.errors import DefinitionError
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, Keyed, TrialParameters
 
 NETWORK_KEYS = ("decoder", "weight_sharing")
 """Parameters of the network itself, which each network has or has not."""
@@ -72,30 +65,23 @@ class Space(Keyed):
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        given = {each.name: each for each in TRIAL_PARAMETERS if self[each.name] is not None}
-        # An empty choice is refused but for the network's own, which it may not have.
-        self._take(
-            {
-                name: _checked(parameter, self[name])
-                for name, parameter in given.items()
-                if name not in NETWORK_KEYS or self[name] != ()
-            }
-        )
+        checked = {}
+        for each in TRIAL_PARAMETERS:
+            offered = self[each.name]
+            # An empty choice is refused but for the network's own, which it may not have.
+            is_lacking = each.name in NETWORK_KEYS and offered == ()
+            if offered is not None and not is_lacking:
+                checked[each.name] = each.check_offered(offered, f"space.{each.name}")
+        self._take(checked)
 
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
-        return not any(
-            self[parameter.name] for parameter in TRIAL_PARAMETERS if parameter.is_range
-        )
+        return not any(self[each.name] for each in TRIAL_PARAMETERS if each.is_range)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of the keys that are set."""
-        return {
-            name: list(map(checks.plain, self[name]))
-            for name in TRIAL_PARAMETERS.names
-            if self[name]
-        }
+        return {name: checks.plain(self[name]) for name in TRIAL_PARAMETERS.names if self[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, network: Network | None = None) -> Space:
@@ -119,16 +105,6 @@ class Space(Keyed):
                 left_out[each.name] = each.choices
         return cls.of({**left_out, **values})
 
-    def _network_choices(self) -> Iterator[dict[str, Any]]:
-        weights: tuple[float | None, ...] = self.reconstruction_weight or (None,)
-        for decoder, sharing in product(self.decoder or (None,), self.weight_sharing or (None,)):
-            for weight in (None,) if decoder is Decoder.NONE else weights:
-                yield {
-                    "decoder": decoder,
-                    "weight_sharing": sharing,
-                    "reconstruction_weight": weight,
-                }
-
     def parameters(
         self,
         *,
@@ -142,43 +118,38 @@ class Space(Keyed):
                 study); P matters where there are any.
             rates: Values where the space has ranges; those a policy does not use are left out.
         """
-        fixed = {name: (rate,) for name, rate in (rates or {}).items()}
-        for word, network, epochs in product(
-            self.lr_policy, self._network_choices(), self.epochs or (None,)
-        ):
-            lr = LR_POLICIES[word]
-            words: tuple[str | None, ...] = self.batch_policy if lr.batch is None else (None,)
-            for batch_policy in words:
-                batch = lr.batch or BATCH_POLICIES[str(batch_policy)]
-                keys = (*batch.settings_within(boundaries_within(epochs)), *lr.settings)
-                offered = {key: fixed.get(key) or self._listed(key) for key in keys}
-                used = {key: values for key, values in offered.items() if values}
-                for chosen in product(*used.values()):
-                    shape = dict(zip(used, chosen, strict=True))
-                    common = {"lr_policy": word, "batch_policy": batch_policy, "epochs": epochs}
-                    yield TrialParameters.of({**common, **network, **shape})
+        offered = {each.name: self[each.name] for each in TRIAL_PARAMETERS if not each.is_range}
+        offered |= {name: (rate,) for name, rate in (rates or {}).items()}
 
-    def _listed(self, key: str) -> tuple[Any, ...]:
-        """The choices of a parameter; none where it has a range."""
-        return () if TRIAL_PARAMETERS[key].is_range else self[key] or ()
+        def going_on(chosen: dict[str, Any]) -> Iterator[TrialParameters]:
+            for key in applying(chosen, boundaries_within):
+                values = offered.get(key)
+                if values and key not in chosen:
+                    for value in values:
+                        yield from going_on({**chosen, key: value})
+                    return
+            yield TrialParameters.of(chosen)
+
+        return going_on({})
 
 
-def _checked(parameter: Parameter, value: object) -> tuple[Any, ...]:
-    """What the parameter's key of a space holds, checked."""
-    key = f"space.{parameter.name}"
-    if parameter.is_range:
-        return _range(value, key, parameter.check)
-    return checks.choices(value, key, parameter.check)
+def applying(
+    values: Mapping[str, Any], boundaries_within: Callable[[int | None], Sequence[int]]
+) -> Iterator[str]:
+    """Keys of the parameters that apply, each after those that decide whether it does.
 
-
-def _range(value: object, key: str, one: Callable[[object, str], float]) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise DefinitionError(
-            f"must be a range [lowest, highest], got {checks.shown(value)}", key=key
-        )
-    low, high = (one(item, key) for item in value)
-    if low >= high:
-        raise DefinitionError(
-            f"must rise from lowest to highest, got {checks.shown(value)}", key=key
-        )
-    return low, high
+    Args:
+        values: What is chosen of the keys that came before; may be filled from key to key.
+        boundaries_within: As of :meth:`Space.parameters`.
+    """
+    yield "lr_policy"
+    yield from NETWORK_KEYS
+    if values.get("decoder") != Decoder.NONE:
+        yield "reconstruction_weight"
+    yield "epochs"
+    lr = LR_POLICIES[values["lr_policy"]]
+    if lr.batch is None:
+        yield "batch_policy"
+    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
+    yield from batch.settings_within(boundaries_within(values.get("epochs")))
+    yield from lr.settings

@@ -6,18 +6,13 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fastrcaps_search.data.data_set import DataSet
-from fastrcaps_search.data.shipped import MNIST
-from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import (
-    EvaluateOn,
-    Precision,
-    RoutingGradient,
-)
+from fastrcaps_search.data.shipped import DATA_SETS, MNIST
+from fastrcaps_search.definition import checks, keys
+from fastrcaps_search.definition.choices import EvaluateOn, Precision, RoutingGradient
 from fastrcaps_search.definition.consistency import check_consistency
-from fastrcaps_search.definition.keys import OPTIONAL_KEYS, check_keys, study_checks
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import (
@@ -26,7 +21,7 @@ from fastrcaps_search.definition.parameters import (
     Keyed,
     TrialParameters,
 )
-from fastrcaps_search.definition.samplers import TPE
+from fastrcaps_search.definition.samplers import SAMPLERS, TPE
 from fastrcaps_search.definition.space import Space
 from fastrcaps_search.errors import DefinitionError
 
@@ -68,41 +63,42 @@ class StudyDefinition(Keyed):
         DefinitionError: Something is impossible; the message names the key.
     """
 
-    name: str
-    network: str = CAPSNET.name
-    data_set: DataSet = MNIST
-    objectives: tuple[str, ...] = COMMON
-    sampler: str = TPE.name
-    epochs: int = 30
-    evaluate_on: EvaluateOn = EvaluateOn.VALIDATION
-    runs_per_trial: int = 1
-    batch_size: int = 16
-    boundaries: tuple[int, ...] = (3, 8, 13)
-    precision: Precision = Precision.FP32
-    train_images: int | None = None
-    shifts: bool = True
-    lr_max: float = 1e-3
-    lr_min: float = 1e-4
-    decay_rate: float = 0.96
-    decay_steps: int = 2000
-    cycle_epochs: int = 1
-    cycle_growth: int = 1
-    polynomial_power: float = 2.0
-    routing_gradient: RoutingGradient = RoutingGradient.FULL
-    min_accuracy: float | None = None
-    reconstruction_weight: float = RECONSTRUCTION_WEIGHT
+    name: Annotated[str, keys.name]
+    network: Annotated[str, checks.name_in(NETWORKS)] = CAPSNET.name
+    data_set: Annotated[DataSet, checks.one_of(DATA_SETS)] = MNIST
+    objectives: Annotated[tuple[str, ...], keys.objectives] = COMMON
+    sampler: Annotated[str, checks.name_in(SAMPLERS)] = TPE.name
+    epochs: Annotated[int, keys.as_of_a_trial] = 30
+    evaluate_on: Annotated[EvaluateOn, checks.one_of(EvaluateOn)] = EvaluateOn.VALIDATION
+    runs_per_trial: Annotated[int, checks.whole(1, keys.LARGEST_RUNS)] = 1
+    batch_size: Annotated[int, keys.as_of_a_trial] = 16
+    boundaries: Annotated[tuple[int, ...], keys.boundaries] = (3, 8, 13)
+    precision: Annotated[Precision, checks.one_of(Precision)] = Precision.FP32
+    train_images: Annotated[int | None, checks.whole(1, 10_000_000)] = None
+    shifts: Annotated[bool, checks.boolean] = True
+    lr_max: Annotated[float, keys.as_of_a_trial] = 1e-3
+    lr_min: Annotated[float, keys.as_of_a_trial] = 1e-4
+    decay_rate: Annotated[float, keys.as_of_a_trial] = 0.96
+    decay_steps: Annotated[int, keys.as_of_a_trial] = 2000
+    cycle_epochs: Annotated[int, keys.as_of_a_trial] = 1
+    cycle_growth: Annotated[int, keys.as_of_a_trial] = 1
+    polynomial_power: Annotated[float, checks.above_zero(10.0)] = 2.0
+    routing_gradient: Annotated[RoutingGradient, checks.one_of(RoutingGradient)] = (
+        RoutingGradient.FULL
+    )
+    min_accuracy: Annotated[float | None, checks.above_zero(1.0)] = None
+    reconstruction_weight: Annotated[float, keys.as_of_a_trial] = RECONSTRUCTION_WEIGHT
     space: Space | None = None
     configurations: tuple[TrialParameters, ...] = ()
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         # A space and configurations have been checked when they were built.
-        checked = {key: check for key, check in study_checks().items() if key not in TABLES}
         self._take(
             {
                 key: check(self[key], key)
-                for key, check in checked.items()
-                if self[key] is not None or (key in FIELDS and key not in OPTIONAL_KEYS)
+                for key, check in {**VALUE_CHECKS, **_brought_checks()}.items()
+                if self[key] is not None or key in NEEDED_KEYS
             }
         )
         check_consistency(self)
@@ -190,7 +186,7 @@ class StudyDefinition(Keyed):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values of every key, in the order of a study file."""
-        values = {key: _json(self[key]) for key in (*FIELDS, *dict(self.own))}
+        values = {key: checks.plain(self[key]) for key in (*VALUE_CHECKS, *dict(self.own))}
         values["space"] = None if self.space is None else self.space.to_dict()
         values["configuration"] = [item.to_dict() for item in self.configurations] or None
         return values
@@ -203,29 +199,46 @@ class StudyDefinition(Keyed):
             DefinitionError: With the key, what came and what is allowed.
         """
         found = {key: value for key, value in values.items() if value is not None}
-        check_keys(found)
+        checked = checked_values(found)
         if "name" not in found:
             raise DefinitionError("must be given", key="name")
-        known = study_checks()
-        network = known["network"](found.get("network", CAPSNET.name), "network")
-        tables = {key: known[key](found.pop(key), key) for key in TABLES if key in found}
-        if "space" in tables or "configuration" not in tables:
-            found["space"] = Space.from_dict(tables.get("space", {}), network=NETWORKS[network])
-        return cls.of({**found, "configurations": tables.get("configuration", ())})
+        listed = checked.pop("configuration", ())
+        if "space" in found or not listed:
+            network = NETWORKS[checked.get("network", CAPSNET.name)]
+            checked["space"] = Space.from_dict(found.get("space", {}), network=network)
+        return cls.of({**checked, "configurations": listed})
 
 
-TABLES = ("space", "configuration")
-FIELDS = tuple(
-    field.name
-    for field in fields(StudyDefinition)
-    if field.name not in ("space", "configurations", "own")
-)
+VALUE_CHECKS: dict[str, checks.Check] = {
+    key: get_args(hint)[1]
+    for key, hint in get_type_hints(StudyDefinition, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+TABLE_CHECKS = {"space": keys.space, "configuration": keys.configurations}
+NEEDED_KEYS = [field.name for field in fields(StudyDefinition) if field.default is not None]
 
 
-def _json(value: object) -> Any:  # noqa: ANN401  # of any kind
-    if isinstance(value, tuple):
-        return list(value)
-    return None if value is None else checks.plain(value)
+def _brought_checks() -> dict[str, checks.Check]:
+    """Checks of the keys that plug-ins bring."""
+    return {each.name: each.check for each in TRIAL_PARAMETERS if each.default is not None}
+
+
+def checked_values(values: Mapping[str, Any], **more: checks.Check) -> dict[str, Any]:
+    """The typed values of a study file, each checked by itself; the space stays a table.
+
+    Args:
+        values: By key.
+        more: Checks of further keys.
+
+    Raises:
+        DefinitionError: An unknown key, or a value outside its range.
+    """
+    known = {**more, **VALUE_CHECKS, **TABLE_CHECKS, **_brought_checks()}
+    for key in values:
+        if key in TRIAL_PARAMETERS and key not in known:
+            raise DefinitionError(f"must be a list of choices in [space]: {key} = [...]", key=key)
+    checks.known_keys(values, known)
+    return {key: known[key](value, key) for key, value in values.items()}
 
 
 SIGNIFICANCE = 1e-3
@@ -247,8 +260,9 @@ def least_above_guessing(images: int, guessing: float) -> int:
     Returns:
         From 1 to ``images`` + 1, which no answers reach.
     """
-    tail = 0.0
-    for right in range(images, -1, -1):
+    right, tail = images + 1, 0.0
+    while tail <= SIGNIFICANCE:
+        right -= 1
         # From the smallest terms on, so that none is lost beside a larger one.
         tail += math.exp(
             math.lgamma(images + 1)
@@ -257,6 +271,4 @@ def least_above_guessing(images: int, guessing: float) -> int:
             + right * math.log(guessing)
             + (images - right) * math.log1p(-guessing)
         )
-        if tail > SIGNIFICANCE:
-            return right + 1
-    raise ValueError(f"the terms must add up to 1, got {tail} for {images} and {guessing}")
+    return right + 1

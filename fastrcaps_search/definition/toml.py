@@ -32,11 +32,5 @@ def study_toml(definition: StudyDefinition, *, without: Collection[str] = ()) ->
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_written(value)}" for key, value in values.items()]
-
-
-def _written(value: object) -> str:
-    """A value of a definition; JSON writes strings, numbers and truth as TOML does."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    # JSON writes strings, numbers, truth and lists of these as TOML does.
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]

@@ -13,7 +13,7 @@ from fastrcaps_search.capsnet.routing import ROUTING_ITERATIONS
 from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE, DataSet
 from fastrcaps_search.definition import checks
 from fastrcaps_search.definition.choices import EvaluateOn
-from fastrcaps_search.definition.parameters import TrialParameters, whole
+from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError
@@ -135,12 +135,8 @@ class ModelCard:
         )
 
 
-_count = whole(0, 2**63 - 1)
-
-
-def _fraction(value: object, key: str) -> float:
-    return checks.from_zero(value, key, high=1.0)
-
+_count = checks.whole(0, 2**63 - 1)
+_fraction = checks.from_zero(1.0)
 
 _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
     "trial": _count,
@@ -150,7 +146,7 @@ _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
     "best_epoch": _count,
     "accuracy": _fraction,
     "test_accuracy": lambda value, key: None if value is None else _fraction(value, key),
-    "training_seconds": lambda value, key: checks.from_zero(value, key, high=1e12),
+    "training_seconds": checks.from_zero(1e12),
 }
 """Check of each number of a run."""
 
@@ -169,9 +165,6 @@ def _line(value: object, key: str) -> str:
     """A text that is safe to print: one line, no control characters, no halves of characters."""
     text = checks.text(value, key)
     if not text.isprintable() or len(text) > LONGEST_TEXT:
-        raise DefinitionError(
-            f"must be a line of at most {LONGEST_TEXT} printable characters, "
-            f"got {checks.shown(text)}",
-            key=checks.shortened(key),
-        )
+        must = f"be a line of at most {LONGEST_TEXT} printable characters"
+        raise checks.wrong(text, checks.shortened(key), must)
     return text

@@ -19,12 +19,9 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from fastrcaps_search.analysis.optuna_trials import directions, distributions, frozen_trial, quiet
-from fastrcaps_search.definition.batch_policies import BATCH_POLICIES
-from fastrcaps_search.definition.choices import Decoder
-from fastrcaps_search.definition.lr_policies import LR_POLICIES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.samplers import SAMPLERS
-from fastrcaps_search.definition.space import NETWORK_KEYS
+from fastrcaps_search.definition.space import applying
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.configurations import configuration_key, configurations
 from fastrcaps_search.seeds import derive_seed
@@ -139,21 +136,9 @@ def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
     known = distributions(definition)
     trial = shadow.ask()
     values: dict[str, Any] = {}
-
-    def suggest(*keys: str) -> None:
-        values.update({key: _suggested(trial, key, known[key]) for key in keys if key in known})
-
-    suggest("lr_policy")
-    lr = LR_POLICIES[values["lr_policy"]]
-    if lr.batch is None:
-        suggest("batch_policy")
-    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
-    suggest("epochs")
-    suggest(*batch.settings_within(definition.boundaries_within(values.get("epochs"))))
-    suggest(*NETWORK_KEYS)
-    if values.get("decoder") != Decoder.NONE:
-        suggest("reconstruction_weight")
-    suggest(*lr.settings)
+    for key in applying(values, definition.boundaries_within):
+        if key in known:
+            values[key] = _suggested(trial, key, known[key])
     return TrialParameters.from_dict(values)
 
 

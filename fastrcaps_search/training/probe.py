@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from fastrcaps_search.capsnet.network import build_network
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.training.device import Clock, device_name, found_devices, prepare
@@ -76,13 +75,10 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:
     """Gives warmed-up steps of the study's largest network on random images."""
-    settings = definition.architecture.settings
-    network = build_network(
-        definition.network,
-        decoder=Decoder.FULL if "decoder" in settings else None,
-        weight_sharing=False if "weight_sharing" in settings else None,
-        routing_gradient=definition.routing_gradient,
-    ).to(device)
+    largest = {"decoder": Decoder.FULL, "weight_sharing": False}
+    known = definition.architecture
+    settings = {key: largest.get(key, definition[key]) for key in known.settings}
+    network = known.build(**settings).to(device)
     kernel = choose_kernel(
         torch.device(device), network=definition.network, precision=definition.precision
     )

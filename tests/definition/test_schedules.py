@@ -25,12 +25,11 @@ from fastrcaps_search.definition.schedules import (
     RateSchedule,
     adabatch_sizes,
     batches,
-    cosine_cycles,
     cycle_lengths,
+    cycles,
     exponential_decay,
     fixed,
     one_cycle,
-    polynomial_restarts,
 )
 
 LR_MAX, LR_MIN = 1e-3, 1e-4
@@ -117,14 +116,14 @@ COSINE = [1e-3, 8.68198052e-4, 5.5e-4, 2.31801948e-4]
 
 
 def test_warm_restarts_have_exactly_their_own_number_of_steps() -> None:
-    schedule = cosine_cycles([64, 64, 64], lr_max=LR_MAX, lr_min=LR_MIN)
+    schedule = cycles([64, 64, 64], lr_max=LR_MAX, lr_min=LR_MIN)
     rates = schedule.epoch_rates(0, [16] * 12)
     assert rates == pytest.approx(COSINE * 3, rel=1e-8)
     assert [rates[0], rates[4], rates[8]] == [1e-3] * 3  # exactly, not nearly
 
 
 def test_cycles_of_different_lengths() -> None:
-    schedule = cosine_cycles([64, 32], lr_max=LR_MAX, lr_min=LR_MIN)
+    schedule = cycles([64, 32], lr_max=LR_MAX, lr_min=LR_MIN)
     # The second cycle has two steps: its start, and its middle.
     assert schedule.epoch_rates(64, [16, 16]) == pytest.approx([1e-3, 5.5e-4])
     # With batches of 8 it has four, of the same curve.
@@ -154,7 +153,7 @@ def test_cycle_k_is_growth_to_the_k_times_as_long(
 def test_a_cycle_that_training_cuts_short_ends_part_of_the_way_down() -> None:
     # Two epochs of 64 images, and two of four: the last rates are those half-way down.
     lengths = [64 * length for length in cycle_lengths(4, first=2, growth=2)]
-    schedule = cosine_cycles(lengths, lr_max=LR_MAX, lr_min=LR_MIN)
+    schedule = cycles(lengths, lr_max=LR_MAX, lr_min=LR_MIN)
     assert schedule.epoch_rates(0, [32] * 4) == pytest.approx(COSINE, rel=1e-8)
     assert schedule.epoch_rates(128, [64] * 2) == pytest.approx(COSINE[:2], rel=1e-8)
     assert schedule(256) == pytest.approx(5.5e-4)  # the end, at which no step begins
@@ -162,7 +161,7 @@ def test_a_cycle_that_training_cuts_short_ends_part_of_the_way_down() -> None:
 
 def test_a_short_last_batch_moves_no_rate() -> None:
     # Progress is counted in samples: batches of 16, 16, 16 and 2 begin at 0, 16, 32 and 48 of 50.
-    schedule = polynomial_restarts([50, 50], lr_max=LR_MAX, lr_min=LR_MIN, power=1.0)
+    schedule = cycles([50, 50], lr_max=LR_MAX, lr_min=LR_MIN, power=1.0)
     expected = [1e-3 - 9e-4 * start / 50 for start in (0, 16, 32, 48)]
     assert schedule.epoch_rates(0, [16, 16, 16, 2]) == pytest.approx(expected)
     assert schedule.epoch_rates(50, [16, 16, 16, 2]) == pytest.approx(expected)
@@ -170,7 +169,7 @@ def test_a_short_last_batch_moves_no_rate() -> None:
 
 # 1e-4 + 9e-4 * (1 - t)^2 for t = 0, 1/4, 1/2, 3/4: squares 1, 0.5625, 0.25, 0.0625.
 def test_polynomial_restarts() -> None:
-    schedule = polynomial_restarts([64, 64], lr_max=LR_MAX, lr_min=LR_MIN, power=2.0)
+    schedule = cycles([64, 64], lr_max=LR_MAX, lr_min=LR_MIN, power=2.0)
     cycle = [1e-3, 6.0625e-4, 3.25e-4, 1.5625e-4]
     rates = schedule.epoch_rates(0, [16] * 8)
     assert rates == pytest.approx(cycle * 2, rel=1e-12)
@@ -178,7 +177,7 @@ def test_polynomial_restarts() -> None:
 
 
 def test_polynomial_of_another_power() -> None:
-    schedule = polynomial_restarts([64], lr_max=LR_MAX, lr_min=LR_MIN, power=3.0)
+    schedule = cycles([64], lr_max=LR_MAX, lr_min=LR_MIN, power=3.0)
     assert schedule(32) == pytest.approx(1e-4 + 9e-4 / 8)
 
 
@@ -200,7 +199,7 @@ def test_equal_to_torchs_cosine_annealing_with_warm_restarts() -> None:
     theirs = stepped(
         lambda optimiser: CosineAnnealingWarmRestarts(optimiser, T_0=7, eta_min=LR_MIN), steps=21
     )
-    ours = cosine_cycles([112] * 3, lr_max=LR_MAX, lr_min=LR_MIN)
+    ours = cycles([112] * 3, lr_max=LR_MAX, lr_min=LR_MIN)
     assert ours.epoch_rates(0, [16] * 21) == pytest.approx(theirs, rel=1e-12)
 
 
@@ -209,7 +208,7 @@ def test_equal_to_torchs_cosine_annealing_with_a_cycle_twice_as_long() -> None:
         lambda optimiser: CosineAnnealingWarmRestarts(optimiser, T_0=6, T_mult=2, eta_min=LR_MIN),
         steps=18,
     )
-    ours = cosine_cycles(cycle_lengths(18, first=6, growth=2), lr_max=LR_MAX, lr_min=LR_MIN)
+    ours = cycles(cycle_lengths(18, first=6, growth=2), lr_max=LR_MAX, lr_min=LR_MIN)
     assert ours.epoch_rates(0, [1] * 18) == pytest.approx(theirs, rel=1e-12)
 
 
@@ -218,7 +217,7 @@ def test_equal_to_torchs_warm_restarts_where_training_cuts_the_third_cycle_short
         lambda optimiser: CosineAnnealingWarmRestarts(optimiser, T_0=2, T_mult=3, eta_min=LR_MIN),
         steps=15,
     )
-    ours = cosine_cycles(cycle_lengths(15, first=2, growth=3), lr_max=LR_MAX, lr_min=LR_MIN)
+    ours = cycles(cycle_lengths(15, first=2, growth=3), lr_max=LR_MAX, lr_min=LR_MIN)
     assert ours.epoch_rates(0, [1] * 15) == pytest.approx(theirs, rel=1e-12)
 
 
@@ -233,7 +232,7 @@ def test_equal_to_torchs_polynomial_decay_to_zero() -> None:
     theirs = stepped(
         lambda optimiser: PolynomialLR(optimiser, total_iters=10, power=2.0), steps=10
     )
-    ours = polynomial_restarts([10], lr_max=LR_MAX, lr_min=0.0, power=2.0)
+    ours = cycles([10], lr_max=LR_MAX, lr_min=0.0, power=2.0)
     assert ours.epoch_rates(0, [1] * 10) == pytest.approx(theirs, rel=1e-9)
 
 
@@ -252,8 +251,8 @@ def test_the_rise_of_one_cycle_equals_torchs_linear_warm_up() -> None:
         fixed(300, lr_max=LR_MAX),
         exponential_decay(300, lr_max=LR_MAX, **PAPER_DECAY),
         one_cycle(300, lr_max=LR_MAX, lr_min=LR_MIN),
-        cosine_cycles([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN),
-        polynomial_restarts([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN, power=2.0),
+        cycles([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN),
+        cycles([100] * 3, lr_max=LR_MAX, lr_min=LR_MIN, power=2.0),
     ],
 )
 def test_rates_follow_from_the_samples_alone(schedule: RateSchedule) -> None:
@@ -263,7 +262,7 @@ def test_rates_follow_from_the_samples_alone(schedule: RateSchedule) -> None:
 
 
 def test_the_segments_between_two_samples() -> None:
-    schedule = cosine_cycles([10, 10, 10], lr_max=LR_MAX, lr_min=LR_MIN)
+    schedule = cycles([10, 10, 10], lr_max=LR_MAX, lr_min=LR_MIN)
     first, second, third = schedule.segments
     assert schedule.between(0, 10) == (first,)
     assert schedule.between(0, 11) == (first, second)

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 POLICIES = """
 from fastrcaps_search.definition.batch_policies import BATCH_POLICIES, BatchPolicy
 from fastrcaps_search.definition.lr_policies import LR_POLICIES, LrPolicy
-from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, Parameter, above_zero, whole
+from fastrcaps_search.definition.checks import above_zero, whole
+from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, Parameter
 from fastrcaps_search.definition.schedules import Curve, RateSchedule, Segment
 
 

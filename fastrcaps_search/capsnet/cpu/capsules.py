@@ -18,13 +18,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.cpu.weights import Buffers, Weights
 from fastrcaps_search.capsnet.layers import POSITIONS, PRIMARY_SIZE
-from fastrcaps_search.capsnet.routing import (
-    ROUTING_ITERATIONS,
-    SMALLEST_SQUARE,
-    RoutingTrace,
-    squash,
-    squash_gradient,
-)
+from fastrcaps_search.capsnet.routing import ROUTING_ITERATIONS, SMALLEST_SQUARE, Routing
 from fastrcaps_search.definition.choices import RoutingGradient
 
 if TYPE_CHECKING:
@@ -32,9 +26,6 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 3_000_000
 """Votes of the images that go together."""
-
-RANK = 2 * ROUTING_ITERATIONS - 1
-"""Outer products that the votes' gradient is a sum of."""
 
 
 class Capsules:
@@ -86,8 +77,7 @@ class Capsules:
         self._squash(sums)
         for part in self._parts:
             torch.bmm(self._by_matrix(part.u), self._matrix, out=self._by_matrix(part.votes))
-            part.route(self._bias)
-            self.found[part.images] = part.trace.capsules[-1]
+            self.found[part.images] = part.routing.forward(self._bias)
         return self.found
 
     def plan_backward(self, gradient: Tensor) -> None:
@@ -107,7 +97,13 @@ class Capsules:
         moved = self._matrix.transpose(1, 2)
         for k, part in enumerate(self._parts):
             # The votes' gradient takes the votes' place, that of the primary capsules theirs.
-            self._bias_gradient.add_(part.route_back(self._gradient[part.images], full=self._full))
+            votes_gradient, bias_gradient = part.routing.backward(
+                self._gradient[part.images], full=self._full
+            )
+            self._bias_gradient.add_(bias_gradient)
+            # Written whole and then moved: straight into the strided votes torch multiplies matrix
+            # by matrix.
+            part.votes.view(votes_gradient.shape).copy_(votes_gradient)
             votes, u = self._by_matrix(part.votes), self._by_matrix(part.u)
             if k == 0:
                 torch.bmm(u.transpose(1, 2), votes, out=self._total)
@@ -151,7 +147,6 @@ class _Part:
         self, buffers: Buffers, shape: torch.Size, capsules: int, start: int, end: int, batch: int
     ) -> None:
         (J, E), I, b = shape, capsules, end - start
-        self._sizes = b, J, E, I
 
         def part(name: str, *sizes: int) -> Tensor:
             """This part of a buffer that holds one after the other, b images each."""
@@ -162,76 +157,5 @@ class _Part:
         self.u = part("primary capsules", I, b, PRIMARY_SIZE)
         self.by_type = self.u.view(-1, POSITIONS, b, PRIMARY_SIZE)
         self.votes = part("votes", I, b, J * E)
-        # In this order each product below runs on a strided view, uncopied.
-        self._by_image = self.votes.view(I, b * J, E).transpose(0, 1)
-        self._couplings = [part(f"couplings {t}", b, J, I) for t in range(1, ROUTING_ITERATIONS)]
-        self._logits = buffers("logits", b * J, I, 1)
-        self._agreement = buffers("agreement", b * J, I, 1)
-        self._left = buffers("coefficients", b, J, RANK, I)
-        self._right = buffers("vectors", b, J, RANK, E)
-        self._product = buffers("product", b * J, I, E)
-
-    def route(self, bias: Tensor) -> None:
-        """Procedure 1; every intermediate is kept in ``trace``."""
-        b, J, E, I = self._sizes
-        sums = [self.votes.sum(0).view(b, J, E).div_(J).add_(bias)]
-        capsules = [squash(sums[0])]
-        logits = self._logits
-        for t, c in enumerate(self._couplings):
-            v = capsules[-1].view(b * J, E, 1)
-            if t == 0:
-                torch.bmm(self._by_image, v, out=logits)
-            else:
-                logits.add_(torch.bmm(self._by_image, v, out=self._agreement))
-            torch.softmax(logits.view(b, J, I), dim=1, out=c)
-            s = torch.bmm(c.view(b * J, 1, I), self._by_image).view(b, J, E)
-            sums.append(s.add_(bias))
-            capsules.append(squash(s))
-        self.trace = RoutingTrace(self._couplings, sums, capsules)
-
-    def route_back(self, gradient: Tensor, *, full: bool) -> Tensor:
-        """Write the votes' gradient over the votes; gradient of the bias [J, E].
-
-        Every iteration adds outer products (coefficient over I) x (vector over E): c x ds for the
-        weighted sum and db x v for the agreement. Their sum is one batched product of rank 5.
-
-        Args:
-            gradient: Of the class capsules [b, J, E].
-            full: Whether it flows through all iterations.
-        """
-        b, J, E, I = self._sizes
-        trace, left, right = self.trace, self._left, self._right
-        bias = torch.zeros(J, E, dtype=gradient.dtype)
-        logits: Tensor | None = None
-        rank = 0
-        for t in reversed(range(ROUTING_ITERATIONS)):
-            ds = squash_gradient(trace.sums[t], gradient)
-            bias.add_(ds.sum(0))
-            right[:, :, rank] = ds
-            if t == 0:
-                left[:, :, rank] = 1 / J
-                rank += 1
-                break
-            c = trace.couplings[t - 1]
-            left[:, :, rank] = c
-            rank += 1
-            if not full:
-                break
-            vector = ds.view(b * J, E, 1)
-            dc = torch.bmm(self._by_image, vector, out=self._agreement).view(b, J, I).mul_(c)
-            db = torch.addcmul(dc, c, dc.sum(1, keepdim=True), value=-1)
-            # The logits of iteration t hold every earlier agreement, so their gradients add up.
-            logits = db if logits is None else logits.add_(db)
-            left[:, :, rank] = logits
-            right[:, :, rank] = trace.capsules[t - 1]
-            rank += 1
-            gradient = torch.bmm(logits.view(b * J, 1, I), self._by_image).view(b, J, E)
-        torch.bmm(
-            left[:, :, :rank].flatten(0, 1).transpose(1, 2),
-            right[:, :, :rank].flatten(0, 1),
-            out=self._product,
-        )
-        # Written whole and then moved: straight into the strided votes torch multiplies matrix by
-        # matrix.
-        self.votes.view(I, b * J, E).copy_(self._product.transpose(0, 1))
-        return bias
+        couplings = [part(f"couplings {t}", b, J, I) for t in range(1, ROUTING_ITERATIONS)]
+        self.routing = Routing(self.votes.view(I, b, J, E), couplings, buffers)

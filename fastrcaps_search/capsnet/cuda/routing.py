@@ -79,21 +79,10 @@ class _Sweep:
         """Room for vectors [count, B, 160]."""
         return self.partial.new_empty(count, self.sizes[0], VECTOR)
 
-    def sum_votes(self, capsules: Tensor, *, iteration: int) -> None:
-        """Partial sums of one iteration."""
-        self.kernels.sum_votes[self.grid](
-            *self.inputs, capsules, self.partial, *self.sizes, ITERATION=iteration, **self.tile
-        )
-
-    def sum_logit_gradients(self, capsules: Tensor, slopes: Tensor, *, iteration: int) -> None:
-        """Partial gradients of the capsules of the iteration before."""
-        self.kernels.sum_logit_gradients[self.grid](
-            *self.inputs,
-            *(capsules, slopes, self.partial),
-            *self.sizes,
-            ITERATION=iteration,
-            **self.tile,
-        )
+    def add_up(self, kernel: Any, *vectors: Tensor, iteration: int) -> None:  # noqa: ANN401
+        """Partial sums: of votes, or of gradients of the capsules of the iteration before."""
+        arguments = (*self.inputs, *vectors, self.partial, *self.sizes)
+        kernel[self.grid](*arguments, ITERATION=iteration, **self.tile)
 
     def finish(self, kernel: Any, partial: Tensor, *vectors: Tensor) -> None:  # noqa: ANN401
         """Add the partial vectors [B, C, 160] and squash, or go back through that."""
@@ -136,7 +125,7 @@ class _CudaRouting(torch.autograd.Function):
         sums, capsules = sweep.new_vectors(ROUTING_ITERATIONS), sweep.new_vectors(2)
         output = u.new_empty(u.shape[0], CLASSES, CLASS_SIZE)
         for iteration, squashed in enumerate([capsules[0], capsules[1], output]):
-            sweep.sum_votes(capsules, iteration=iteration)
+            sweep.add_up(sweep.kernels.sum_votes, capsules, iteration=iteration)
             finish = sweep.kernels.finish_sums
             sweep.finish(finish, sweep.partial, bias, sums[iteration], squashed)
         ctx.full_gradient = full_gradient
@@ -158,7 +147,8 @@ class _CudaRouting(torch.autograd.Function):
         sweep.finish(finish, outer, sums[last], slopes[last])
         if ctx.full_gradient:
             for iteration in range(last, 0, -1):
-                sweep.sum_logit_gradients(capsules, slopes, iteration=iteration)
+                kernel = sweep.kernels.sum_logit_gradients
+                sweep.add_up(kernel, capsules, slopes, iteration=iteration)
                 before = iteration - 1
                 sweep.finish(finish, sweep.partial, sums[before], slopes[before])
         u_gradient, weight_gradient = sweep.gradients(capsules, slopes, full=ctx.full_gradient)
