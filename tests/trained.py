@@ -98,11 +98,10 @@ def _train(location: Location, definition: StudyDefinition) -> None:
     queue = TrialQueue(Claimant(store=store, study=study, worker="w", device="cpu"), propose)
     while isinstance(claim := queue.claim_next(), Claim):
         lease = RunLease(store, claim)
-        (record,) = store.trials(study, epochs=True, number=claim.key.number)
         if claim.purpose is Purpose.TEST:
-            read_test_set(place, lease, record)
+            read_test_set(place, lease)
             lease.release()
         else:
-            assert train_run(place, lease, record) is None
+            assert train_run(place, lease) is None
     assert claim is Idle.DONE
     store.close()

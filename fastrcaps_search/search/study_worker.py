@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import traceback
 from contextlib import suppress
 
 from fastrcaps_search.errors import (
@@ -33,7 +32,6 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.records import Failure, Purpose, RunKey
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import stage
@@ -170,9 +168,8 @@ class Worker:
             with logging_to(log), lease.renewed():
                 do(lease)
         except LeaseLostError as error:
-            LOG.warning("%s", error)
+            LOG.warning(error)
             self._tell(WorkerEvent.LOST, **self._facts(claim))
-            return
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
             late = threading.Event()
@@ -191,18 +188,13 @@ class Worker:
 
     def _train(self, lease: RunLease) -> None:
         claim = lease.claim
-        LOG.info(
-            "%s claimed by %s (claim %d): %s",
-            claim.key,
-            claim.worker,
-            claim.token,
-            json.dumps(claim.parameters.to_dict()),
-        )
+        parameters = json.dumps(claim.parameters.to_dict())
+        LOG.info(f"{claim.key} claimed by {claim.worker} (claim {claim.token}): {parameters}")
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
         self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
         try:
-            failure = train_run(self._staged(), lease, self._record(claim))
+            failure = train_run(self._staged(), lease)
         except DeviceError as error:
             # Even if the run is lost, the device of this process is not to be trusted.
             with suppress(LeaseLostError):
@@ -221,33 +213,23 @@ class Worker:
         told = {"reason": failure.message, "diverged": failure.is_divergence}
         self._tell(WorkerEvent.FAILED, **self._facts(claim), **told)
 
-    def _record(self, claim: Claim) -> TrialRecord:
-        number = claim.key.number
-        (record,) = self._store.trials(self._study, epochs=True, number=number)
-        return record
-
     def _note_device_fault(self, lease: RunLease, error: DeviceError) -> None:
         """Count it; a training that has had its attempts ends as failed."""
-        faults = lease.note_device_fault()
-        LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
-        if faults <= DEVICE_RETRIES:
-            self._tell(
-                WorkerEvent.FAULT, attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error)
-            )
+        faults, most = lease.note_device_fault(), DEVICE_RETRIES + 1
+        LOG.error(f"attempt {faults} of {most}: {error}")
+        if faults < most:
+            self._tell(WorkerEvent.FAULT, attempt=faults, attempts=most, reason=str(error))
             return
-        log = files.run_log(self._store.location, self._study, lease.claim.key)
-        reason = f"{error} ({faults} attempts)"
-        failure = Failure("device", reason, traceback.format_exc(), str(log))
-        fail_run(self._study, lease, failure)
-        self._tell_end(lease.claim, failure)
+        message = f"{error} ({faults} attempts)"
+        self._tell_end(lease.claim, fail_run(self._study, lease, kind="device", message=message))
 
     def _test(self, lease: RunLease) -> None:
         claim = lease.claim
         self._tell(WorkerEvent.TESTING, **self._facts(claim))
         try:
-            read_test_set(self._staged(), lease, self._record(claim))
+            read_test_set(self._staged(), lease)
         except (CheckpointError, DeviceError) as error:
-            LOG.warning("no test accuracy: %s", error)
+            LOG.warning(f"no test accuracy: {error}")
             self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()

@@ -78,7 +78,7 @@ class Site:
         return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
 
     def train(self, lease: RunLease, should_stop: Callable[[], bool] = lambda: False) -> None:
-        assert train_run(self.place(should_stop), lease, self.record()) is None
+        assert train_run(self.place(should_stop), lease) is None
 
     def folder(self) -> Path:
         return files.run_folder(self.store.location, self.study, 0, 0)
@@ -221,11 +221,11 @@ def test_a_continued_run_uses_its_threads_but_never_more_than_cores(
 
     place = replace(site.place(Stops(site, 2)), threads=2, use_threads=use)
     with pytest.raises(InterruptedRunError):
-        train_run(place, first, site.record())
+        train_run(place, first)
     first.release()
     monkeypatch.setattr("fastrcaps_search.search.runs.cores", lambda: 1)
     place = replace(site.place(), threads=2, use_threads=use)
-    train_run(place, site.claim(), site.record())
+    train_run(place, site.claim())
     assert asked == [2, 1]
     assert [row.setting.threads for row in site.record().epochs] == [2, 2, 1, 1, 1]
     assert [run.bit_equal for run in site.record().runs] == [False]
@@ -243,8 +243,8 @@ def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(
     lease = site.claim(purpose=Purpose.TEST)
     record = site.record()
     with pytest.raises(CheckpointError, match=r"^run 0 must have a stored best epoch, got: \d$"):
-        read_test_set(site.place(), lease, replace(record, epochs=()))
-    read_test_set(site.place(), lease, record)
+        best_weights(site.store.location, site.study, replace(record, epochs=()), record.runs[0])
+    read_test_set(site.place(), lease)
     (run,) = site.record().runs
     assert run.test_accuracy is not None
 
