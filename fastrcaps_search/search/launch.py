@@ -70,10 +70,7 @@ class WorkerHandle(Protocol):
         """Ask it to stop after its current step."""
 
     def kill(self) -> None:
-        """End it at once."""
-
-    def close(self) -> None:
-        """Let go of what connects it to this process."""
+        """End it at once, unless it has ended, and let go of what connects it to this process."""
 
 
 class Launcher(Protocol):
@@ -186,20 +183,16 @@ class LocalWorker:
         self.process.terminate()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, unless it has ended, and close the pipe to it."""
         self.process.kill()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def wait(self, seconds: float) -> int | None:
         """Exit code, or ``None`` when it still runs after ``seconds``."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def close(self) -> None:
-        """Close the pipe to it."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        return None
 
 
 def _listen(name: str, events: Events, lines: IO[str]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
+from fastrcaps_search.analysis.summary import eta_seconds
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
@@ -148,11 +149,9 @@ class Orchestrator:
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        export = OptunaExport(self._store if patiently else self._impatient, self.study.name)
-        try:
+        store = self._store if patiently else self._impatient
+        with closing(OptunaExport(store, self.study.name)) as export:
             export.wait_and_add(LEASE_SECONDS)
-        finally:
-            export.close()
 
     def run(self, observer: RunObserver) -> RunOutcome:
         """Train what is left; how the study then stands.
@@ -225,18 +224,19 @@ class Orchestrator:
         """What will be done, on what, and about how long it will take."""
         work, definition = outcome.work, self.study.definition
         left = work.target - work.finished
-        trials = self._store.trials(self.study, epochs=True)
-        own = estimate.stored_seconds(trials, device=plan.machine.devices[0].partition(":")[0])
-        each = estimate.trial_seconds(definition, {**plan.step_seconds, **own})
+        each = estimate.trial_seconds(definition, plan.step_seconds)
         runs = work.planned_runs or len(work.repeats)
         workers = min(plan.workers, max(runs, 1))
+        # Nothing is known of a study without a run that has ended, nor of repeats.
+        seconds = eta_seconds(outcome.study, outcome.trials, work, workers=workers)
+        seconds = seconds or each / definition.runs_per_trial * runs / workers
         line = (
             f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
             f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
-            f"{estimate.in_words(each / definition.runs_per_trial * runs / workers)}"
+            f"{estimate.in_words(seconds)}"
             f"{' before the repeats' if left and outcome.study.front_runs else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:

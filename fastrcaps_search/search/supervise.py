@@ -13,7 +13,6 @@ from typing import Any
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.search.events import Events, WorkerEvent
 from fastrcaps_search.search.launch import Launcher, WorkerHandle, WorkerSpec
-from fastrcaps_search.search.options import MAX_FAILURES
 
 RESTARTS = 3
 """Restarts of a worker in a row, without an epoch or a trial ended, before the run gives up."""
@@ -58,6 +57,10 @@ class WorkerView:
     store_is_out: bool = False
 
 
+FACTS = ("trial", "run", "policy", "epochs", "epoch", "accuracy", "images_per_second")
+"""Facts of events that a view shows, under the same names."""
+
+
 @dataclass(slots=True)
 class Progress:
     """What the supervisor shows.
@@ -93,7 +96,7 @@ class Supervisor:
         launcher: Launcher,
         stop: threading.Event,
         observe: Observer,
-        max_failures: int = MAX_FAILURES,
+        max_failures: int,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._launcher = launcher
@@ -154,20 +157,15 @@ class Supervisor:
         self._progress.last = None
 
     def _note(self, name: str, event: dict[str, Any]) -> None:
-        view = self._progress.workers[name]
         kind = event["event"]
         if kind in ADVANCES:
             self._restarts[name] = 0
         if kind in DOING:
-            facts: dict[str, Any] = {
-                key: event.get(key) for key in ("trial", "run", "policy", "epochs")
-            }
-            self._progress.workers[name] = WorkerView(name, DOING[kind], **facts)
-        elif kind in (WorkerEvent.EPOCH, WorkerEvent.PROGRESS):
-            view.epoch = event["epoch"]
-            view.accuracy = event.get("accuracy", view.accuracy)
-            view.images_per_second = event.get("images_per_second", view.images_per_second)
-        elif kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
+            self._progress.workers[name] = WorkerView(name, DOING[kind])
+        view = self._progress.workers[name]
+        for fact in event.keys() & FACTS:
+            setattr(view, fact, event[fact])
+        if kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
             view.store_is_out = kind == WorkerEvent.STORE_OUT
         self._judge(kind, event)
 
@@ -206,7 +204,6 @@ class Supervisor:
         code = worker.wait(STOP_SECONDS)
         # One that says no more, but does not end, would train beside its successor.
         worker.kill()
-        worker.close()
         self._progress.workers[name] = WorkerView(name, "ended")
         is_clean = code in (0, InterruptedRunError.exit_code)
         if is_clean or self._error or self._stop.is_set() or self._is_over:
@@ -227,8 +224,7 @@ class Supervisor:
             worker.stop()
         end = time.monotonic() + STOP_SECONDS
         for worker in self._workers.values():
-            if worker.wait(max(end - time.monotonic(), 0.0)) is None:
-                worker.kill()
-                worker.wait(STOP_SECONDS)
-            worker.close()
+            worker.wait(max(end - time.monotonic(), 0.0))
+            worker.kill()
+            worker.wait(STOP_SECONDS)
         self._workers.clear()

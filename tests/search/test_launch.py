@@ -161,7 +161,7 @@ def test_events_are_heard_and_other_lines_passed_over(
         ("worker-0", None),
     ]
     assert worker.wait(60) == 0
-    worker.close()
+    worker.kill()
 
 
 def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
@@ -196,11 +196,8 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
         if progress.last is not None:
             seen.append(progress.last[1])
 
-    supervisor = Supervisor(
-        [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=observe
-    )
     with pytest.raises(RunError) as error:
-        supervisor.run()
+        supervise(tmp_path, observe)
     # Each death is told once; the last one is the error.
     assert seen == [{"event": "died", "exit_code": 9}] * RESTARTS
     assert str(error.value) == (
@@ -216,9 +213,7 @@ def test_what_a_worker_says_is_wrong_ends_the_run_with_its_words(
     said = '{"event": "error", "message": "no data", "exit_code": 2}'
     worker_script.append(f"print('{said}'); raise SystemExit(2)")
     with pytest.raises(RunError, match=r"^no data$") as error:
-        Supervisor(
-            [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
-        ).run()
+        supervise(tmp_path)
     assert error.value.exit_code == 2
 
 
@@ -278,7 +273,7 @@ def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
 
 def test_a_worker_that_tests_still_does_when_the_database_is_back(tmp_path: Path) -> None:
     supervisor = Supervisor(
-        [], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
+        [], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None, max_failures=3
     )
     views = supervisor._progress.workers
     views["w"] = WorkerView("w")

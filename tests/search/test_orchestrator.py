@@ -161,6 +161,20 @@ def test_a_study_keeps_the_layout_that_was_chosen_for_it(
     assert [spec.threads for spec in machine.started] == [1]
 
 
+def test_the_time_left_goes_by_the_steps_that_were_measured_until_a_run_has_ended(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    # Four constant policies take 8 steps of batch 16; WarmAdaBatch takes 64 of batch 1, which last
+    # as long, and then as many as 16, 8 or (four times) 4: 45.6 in the mean. Two trials a worker.
+    machine.measured = {ONE: 20.0, TWO: 10.0}
+    begun = run()
+    outcome = begun.outcome()
+    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 15 min")
+    finish(tmp_path, 2)
+    outcome = begun.outcome()
+    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 10 s")
+
+
 def test_workers_of_two_runs_at_once_have_names_of_their_own(
     run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
             for made in supervisor._workers.values()
             if isinstance(made, LocalWorker)
         ),
+        max_failures=3,
     )
     supervisor.run()
     for pid in set(started):
