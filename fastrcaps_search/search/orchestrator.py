@@ -82,7 +82,7 @@ class RunObserver:
         self, orchestrator: Orchestrator, plan: WorkerPlan
     ) -> AbstractContextManager[Observer]:
         """What hears the workers, for as long as they train."""
-        return nullcontext(lambda progress: None)
+        return nullcontext(lambda views, heard: None)
 
 
 class Orchestrator:

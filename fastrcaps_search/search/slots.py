@@ -135,7 +135,7 @@ class Slots(AbstractContextManager["Slots"]):
         with suppress(FastrcapsError, OSError):
             _prepare(self._folder)
             others = [file for number, file in self._files.items() if number not in self._locks]
-            return ", ".join(dict.fromkeys(_holder(file) for file in others if _is_locked(file)))
+            return ", ".join(dict.fromkeys(filter(None, map(_holder, others))))
         return ""
 
     def release(self) -> None:
@@ -210,15 +210,11 @@ def _locked(file: Path) -> FileLock | None:
     return lock
 
 
-def _is_locked(file: Path) -> bool:
-    lock = _locked(file)
-    if lock is not None:
-        lock.release()
-    return lock is None
-
-
 def _holder(file: Path) -> str:
-    """What the holder of a slot has written of itself."""
+    """What the holder of a slot has written of itself; empty where nobody holds it."""
+    if lock := _locked(file):
+        lock.release()
+        return ""
     with suppress(OSError):
         return file.read_text(errors="replace") or UNKNOWN
     return UNKNOWN

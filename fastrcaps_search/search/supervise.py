@@ -6,8 +6,8 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
@@ -61,20 +61,12 @@ FACTS = ("trial", "run", "policy", "epochs", "epoch", "accuracy", "images_per_se
 """Facts of events that a view shows, under the same names."""
 
 
-@dataclass(slots=True)
-class Progress:
-    """What the supervisor shows.
-
-    Attributes:
-        workers: Views by name.
-        last: The newest event and its worker.
-    """
-
-    workers: dict[str, WorkerView] = field(default_factory=dict)
-    last: tuple[str, dict[str, Any]] | None = None
-
-
-Observer = Callable[[Progress], None]
+Heard = tuple[str, dict[str, Any]]
+"""A worker's name and its event."""
+Views = Mapping[str, WorkerView]
+"""All workers by name."""
+Observer = Callable[[Views, Heard | None], None]
+"""Called with all workers, and with what was heard just now, if anything was."""
 
 
 class Supervisor:
@@ -105,7 +97,7 @@ class Supervisor:
         self._max_failures = max_failures
         self._events: Events = queue.Queue()
         self._workers: dict[str, WorkerHandle] = {}
-        self._progress = Progress()
+        self._views: dict[str, WorkerView] = {}
         self._restarts: Counter[str] = Counter()
         self._failures: list[str] = []
         self._error: FastrcapsError | None = None
@@ -121,10 +113,8 @@ class Supervisor:
         try:
             for name in self._specs:
                 self._start(name)
-            while self._workers:
+            while self._workers and self._error is None and not self._stop.is_set():
                 self._hear()
-                if self._stop.is_set() or self._error is not None:
-                    break
         finally:
             self._end_workers()
         if self._error is not None:
@@ -135,34 +125,32 @@ class Supervisor:
             )
 
     def _start(self, name: str) -> None:
-        self._progress.workers[name] = WorkerView(name)
+        self._views[name] = WorkerView(name)
         self._workers[name] = self._launcher.start(self._specs[name], self._events)
 
     def _hear(self) -> None:
         try:
             name, event = self._events.get(timeout=POLL_SECONDS)
         except queue.Empty:
-            self._observe(self._progress)
+            self._observe(self._views, None)
             for worker in self._workers.values():
                 # When the study is over, a worker that was suspended would be waited for.
                 if self._is_over and worker.is_suspended:
                     worker.kill()
             return
         if event is None:
-            self._ended(name)
+            event = self._ended(name)
         else:
             self._note(name, event)
-            self._progress.last = (name, event)
-        self._observe(self._progress)
-        self._progress.last = None
+        self._observe(self._views, None if event is None else (name, event))
 
     def _note(self, name: str, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind in ADVANCES:
             self._restarts[name] = 0
         if kind in DOING:
-            self._progress.workers[name] = WorkerView(name, DOING[kind])
-        view = self._progress.workers[name]
+            self._views[name] = WorkerView(name, DOING[kind])
+        view = self._views[name]
         for fact in event.keys() & FACTS:
             setattr(view, fact, event[fact])
         if kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
@@ -199,25 +187,25 @@ class Supervisor:
                 "more"
             )
 
-    def _ended(self, name: str) -> None:
+    def _ended(self, name: str) -> dict[str, Any] | None:
+        """Start a worker again that has died; the event to show then."""
         worker = self._workers.pop(name)
         code = worker.wait(STOP_SECONDS)
         # One that says no more, but does not end, would train beside its successor.
         worker.kill()
-        self._progress.workers[name] = WorkerView(name, "ended")
+        self._views[name] = WorkerView(name, "ended")
         is_clean = code in (0, InterruptedRunError.exit_code)
         if is_clean or self._error or self._stop.is_set() or self._is_over:
-            return
+            return None
         self._restarts[name] += 1
         if self._restarts[name] > RESTARTS:
             self._error = RunError(
                 f"{name} died {self._restarts[name]} times without finishing an epoch (exit code "
                 f"{code}), so the run stops; {self._specs[name].log} may say why"
             )
-            return
+            return None
         self._start(name)
-        # Shown by the caller, like every event.
-        self._progress.last = (name, {"event": WorkerEvent.DIED, "exit_code": code})
+        return {"event": WorkerEvent.DIED, "exit_code": code}
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

@@ -16,7 +16,7 @@ from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.supervise import Progress, WorkerView
+from fastrcaps_search.search.supervise import WorkerView
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
@@ -59,7 +59,7 @@ def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
     assert values.accuracy != pytest.approx(accuracy, abs=1e-4)
     event = {"event": "complete", "trial": number, "run": 1}
     with display(study, PLAN, Namespace(quiet=False, verbose=False)) as observe:
-        observe(Progress({"w": WorkerView("w", run=1)}, ("w", event)))
+        observe({"w": WorkerView("w", run=1)}, ("w", event))
     assert capsys.readouterr().out == (
         f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
         f"{seconds:.1f} s, 10 parameters\n"
@@ -76,7 +76,7 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
         complete(store, claimed(queue_of(store, begun)), values_of(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}
         with display(begun, PLAN, Namespace(quiet=False, verbose=False)) as observe:
-            observe(Progress({"w": WorkerView("w")}, ("w", event)))
+            observe({"w": WorkerView("w")}, ("w", event))
     assert capsys.readouterr().out == (
         "w: trial 0 complete: accuracy 10.00 %, 5.0 s, 10 parameters; "
         "infeasible: not better than guessing\n"

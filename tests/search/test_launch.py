@@ -21,7 +21,14 @@ from fastrcaps_search.search.launch import (
     worker_command,
     worker_environment,
 )
-from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor, WorkerView
+from fastrcaps_search.search.supervise import (
+    RESTARTS,
+    Heard,
+    Observer,
+    Supervisor,
+    Views,
+    WorkerView,
+)
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.training.resources import WAITING_VARIABLES
 
@@ -137,7 +144,7 @@ def worker_script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def supervise(
-    folder: Path, observe: Observer = lambda progress: None, *, max_failures: int = 3
+    folder: Path, observe: Observer = lambda views, heard: None, *, max_failures: int = 3
 ) -> None:
     Supervisor(
         [spec(folder)],
@@ -175,9 +182,9 @@ def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
     worker_script.append("".join(f"print({json.dumps(event)!r})\n" for event in said))
     seen: list[tuple[object, ...]] = []
 
-    def observe(progress: Progress) -> None:
-        view = progress.workers["worker-0"]
-        if progress.last is not None:
+    def observe(views: Views, heard: Heard | None) -> None:
+        view = views["worker-0"]
+        if heard is not None:
             seen.append((view.trial, view.policy, view.epoch, view.epochs))
 
     supervise(tmp_path, observe)
@@ -192,9 +199,9 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
     worker_script.append("import sys; print('why', file=sys.stderr); sys.exit(9)")
     seen: list[object] = []
 
-    def observe(progress: Progress) -> None:
-        if progress.last is not None:
-            seen.append(progress.last[1])
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(heard[1])
 
     with pytest.raises(RunError) as error:
         supervise(tmp_path, observe)
@@ -224,9 +231,9 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
     complete = """print('{"event": "complete", "trial": 9}', flush=True)\n"""
     seen: list[str] = []
 
-    def observe(progress: Progress) -> None:
-        if progress.last is not None:
-            seen.append(str(progress.last[1]["event"]))
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(str(heard[1]["event"]))
 
     worker_script.append(failed % (0, 0) + failed % (1, 1) + complete + failed % (2, 2))
     supervise(tmp_path, observe)
@@ -273,9 +280,13 @@ def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
 
 def test_a_worker_that_tests_still_does_when_the_database_is_back(tmp_path: Path) -> None:
     supervisor = Supervisor(
-        [], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None, max_failures=3
+        [],
+        launcher=LOCAL,
+        stop=threading.Event(),
+        observe=lambda views, heard: None,
+        max_failures=3,
     )
-    views = supervisor._progress.workers
+    views = supervisor._views
     views["w"] = WorkerView("w")
     supervisor._note("w", {"event": "testing", "trial": 3})
     for kind in ("store_out", "store_back"):

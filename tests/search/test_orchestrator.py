@@ -138,7 +138,7 @@ def begun(run: Orchestrator) -> tuple[str, str | None]:
     outcome = run.outcome()
     plan = run.plan(RunObserver(), outcome)
     assert f"1 run; {plan.words}; about " in run.plan_line(plan, outcome)
-    run.train(plan, lambda progress: None)
+    run.train(plan, lambda views, heard: None)
     return plan.words, plan.warning
 
 

@@ -284,7 +284,7 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
         specs,
         launcher=LOCAL,
         stop=threading.Event(),
-        observe=lambda progress: started.extend(
+        observe=lambda views, heard: started.extend(
             made.process.pid
             for made in supervisor._workers.values()
             if isinstance(made, LocalWorker)
