@@ -131,13 +131,13 @@ class _Printed(RunObserver):
     def warned(self, warning: str) -> None:
         print(f"warning: {warning}", file=sys.stderr, flush=True)
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
-        if not self._arguments.quiet:
-            print(orchestrator.plan_line(plan, outcome), flush=True)
-
     @contextmanager
-    def training(self, orchestrator: Orchestrator, plan: WorkerPlan) -> Iterator[Observer]:
+    def training(
+        self, orchestrator: Orchestrator, plan: WorkerPlan, before: RunOutcome
+    ) -> Iterator[Observer]:
         self.has_trained = True
+        if not self._arguments.quiet:
+            print(orchestrator.plan_line(plan, before), flush=True)
         with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
             yield observe
 

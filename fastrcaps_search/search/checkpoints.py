@@ -100,11 +100,8 @@ class CheckpointCollector:
             if trial.number in held or networks <= self._collected:
                 continue
             if mark_removed(self._store, self._study, trial):
-                for network in networks - self._collected:
-                    self._remove(*network)
+                for number, run, token in networks - self._collected:
+                    folder = run_folder(self._store.location, self._study, number, run)
+                    # Not those of later claims, which belong to others.
+                    CheckpointFolder(folder, owner={}, claim=token).remove()
                 self._collected |= networks
-
-    def _remove(self, number: int, run: int, token: int) -> None:
-        """Remove the checkpoints of a run but those of later claims, which belong to others."""
-        folder = run_folder(self._store.location, self._study, number, run)
-        CheckpointFolder(folder, owner={}, claim=token).remove()

@@ -75,13 +75,10 @@ class RunObserver:
     def warned(self, warning: str) -> None:
         """What somebody should know, though the run goes on."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
-        """The workers have been chosen, and will be started; how the study stood before."""
-
     def training(
-        self, orchestrator: Orchestrator, plan: WorkerPlan
+        self, orchestrator: Orchestrator, plan: WorkerPlan, before: RunOutcome
     ) -> AbstractContextManager[Observer]:
-        """What hears the workers, for as long as they train."""
+        """What hears the workers, for as long as they train; how the study stood before."""
         return nullcontext(lambda views, heard: None)
 
 
@@ -171,11 +168,10 @@ class Orchestrator:
         plan = self.plan(observer, before)
         if plan.warning:
             observer.warned(plan.warning)
-        observer.planned(self, plan, before)
         if self.stop.is_set():
             raise InterruptedRunError("interrupted before anything was trained")
         try:
-            with observer.training(self, plan) as observe:
+            with observer.training(self, plan, before) as observe:
                 self.train(plan, observe)
         except FastrcapsError:
             # What ended the training is the news.

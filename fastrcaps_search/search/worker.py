@@ -22,7 +22,6 @@ from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
-from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 
@@ -41,24 +40,18 @@ def main() -> int:
     spec = own_spec(sys.argv[1], os.environ)
     try:
         _work(spec, tell=tell, stop=stop)
-    except DeviceError:
-        # Not told as an error: the supervisor starts a fresh process, a few times.
-        _log_trace(spec.location)
-        return DEVICE_EXIT_CODE
-    except FastrcapsError as error:
-        _log_trace(spec.location)
+    except Exception as error:
+        # To the worker's log, unless the disk that holds it is full.
+        with suppress(OSError):
+            sys.stderr.write(spec.location.redacted(traceback.format_exc()))
+        if isinstance(error, DeviceError):
+            # Not told as an error: the supervisor starts a fresh process, a few times.
+            return DEVICE_EXIT_CODE
+        if not isinstance(error, FastrcapsError):
+            return FastrcapsError.exit_code
         tell(WorkerEvent.ERROR, message=str(error), exit_code=error.exit_code)
         return error.exit_code
-    except Exception:
-        _log_trace(spec.location)
-        return FastrcapsError.exit_code
     return 0
-
-
-def _log_trace(location: Location) -> None:
-    """Write the trace to the worker's log, unless the disk that holds it is full."""
-    with suppress(OSError):
-        sys.stderr.write(location.redacted(traceback.format_exc()))
 
 
 def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
