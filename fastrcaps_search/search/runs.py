@@ -22,7 +22,7 @@ from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints, t
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
+from fastrcaps_search.store.records import DIVERGED, Failure, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
@@ -57,8 +57,15 @@ class Workplace:
     use_threads: Callable[[int], int] = lambda threads: threads
 
 
-def train_run(place: Workplace, lease: RunLease) -> Failure | None:
-    """Train a claimed run and store its values, or the failure, which is returned.
+def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
+    """What names a run in what is told of it; a trial's only run needs no number."""
+    if key.run == 0 and study.definition.runs_per_trial == 1:
+        return {"trial": key.number}
+    return {"trial": key.number, "run": key.run}
+
+
+def train_run(place: Workplace, lease: RunLease) -> None:
+    """Train a claimed run; store and tell its values, or the failure.
 
     Its trial fails with it where it is one of the planned runs, or diverged. After any other
     failure of a later run the trial keeps its values.
@@ -77,28 +84,29 @@ def train_run(place: Workplace, lease: RunLease) -> Failure | None:
         with _device_faults():
             result = RunTraining(place, lease).train()
     except DivergedError as error:
-        return fail_run(place.study, lease, kind=DIVERGED, message=str(error))
+        fail_run(place, lease, kind=DIVERGED, message=str(error))
     except FastrcapsError:
         raise
     except Exception as error:
         # Whatever else a training raises is data about its configuration.
-        kind, message = type(error).__name__, _first_line(error)
-        return fail_run(place.study, lease, kind=kind, message=message)
-    LOG.info(
-        f"{lease.claim.key} complete: accuracy {result.accuracy:.4f}, "
-        f"{result.training_seconds:.1f} s, {result.parameters} parameters"
-    )
-    return None
+        fail_run(place, lease, kind=type(error).__name__, message=_first_line(error))
+    else:
+        LOG.info(
+            f"{lease.claim.key} complete: accuracy {result.accuracy:.4f}, "
+            f"{result.training_seconds:.1f} s, {result.parameters} parameters"
+        )
+        place.tell(WorkerEvent.COMPLETE, **named(place.study, lease.claim.key))
 
 
-def fail_run(study: StudyRecord, lease: RunLease, *, kind: str, message: str) -> Failure:
-    """Store that a run ended without values, with the trace of the error that is handled."""
-    log = files.run_log(lease.store.location, study, lease.claim.key)
+def fail_run(place: Workplace, lease: RunLease, *, kind: str, message: str) -> None:
+    """Store and tell that a run ended without values, by the error that is handled."""
+    study, key = place.study, lease.claim.key
+    log = files.run_log(lease.store.location, study, key)
     failure = Failure(kind, message, traceback.format_exc(), str(log))
     LOG.error(f"failed: {message}\n{failure.trace}")
-    is_planned = lease.claim.key.run < study.definition.runs_per_trial
-    lease.fail(failure, ends_trial=is_planned or failure.is_divergence)
-    return failure
+    is_planned, diverged = key.run < study.definition.runs_per_trial, failure.is_divergence
+    lease.fail(failure, ends_trial=is_planned or diverged)
+    place.tell(WorkerEvent.FAILED, **named(study, key), reason=message, diverged=diverged)
 
 
 @contextmanager

@@ -23,13 +23,13 @@ from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
+from fastrcaps_search.search.runs import Workplace, fail_run, named, read_test_set, train_run
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.holders import Claim, live_leases
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import Failure, Purpose, RunKey
+from fastrcaps_search.store.records import Purpose
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.device import SuspensionWatch
@@ -127,8 +127,8 @@ class Worker:
         if waits is WorkerEvent.NO_CORES:
             return {"cores": self._cores, "held": self._slots.holders()}
         held = [
-            f"{lease.key if self._numbers_runs(lease.key) else f'trial {lease.number}'} "
-            f"({lease.worker}, process {lease.pid} on {lease.host_name})"
+            " ".join(f"{word} {number}" for word, number in named(self._study, lease.key).items())
+            + f" ({lease.worker}, process {lease.pid} on {lease.host_name})"
             for lease in live_leases(self._store.leases(self._study))
         ]
         return {"held": ", ".join(held)}
@@ -156,10 +156,6 @@ class Worker:
             )
         return self._place
 
-    def _numbers_runs(self, key: RunKey) -> bool:
-        """Whether a trial's only run is not meant, which needs no number."""
-        return key.run > 0 or self._study.definition.runs_per_trial > 1
-
     def _do(self, claim: Claim) -> None:
         lease = RunLease(self._store, claim)
         log = files.run_log(self._store.location, self._study, claim.key)
@@ -169,7 +165,7 @@ class Worker:
                 do(lease)
         except LeaseLostError as error:
             LOG.warning(error)
-            self._tell(WorkerEvent.LOST, **self._facts(claim))
+            self._tell(WorkerEvent.LOST, **named(self._study, claim.key))
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
             late = threading.Event()
@@ -181,37 +177,26 @@ class Worker:
             timer.cancel()
             raise
 
-    def _facts(self, claim: Claim) -> dict[str, object]:
-        """What names a run in what is told of it."""
-        key = claim.key
-        return {"trial": key.number, **({"run": key.run} if self._numbers_runs(key) else {})}
-
     def _train(self, lease: RunLease) -> None:
         claim = lease.claim
         parameters = json.dumps(claim.parameters.to_dict())
         LOG.info(f"{claim.key} claimed by {claim.worker} (claim {claim.token}): {parameters}")
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
-        self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
+        self._tell(
+            WorkerEvent.BEGINS, **named(self._study, claim.key), policy=policy, epochs=epochs
+        )
         try:
-            failure = train_run(self._staged(), lease)
+            train_run(self._staged(), lease)
         except DeviceError as error:
             # Even if the run is lost, the device of this process is not to be trusted.
             with suppress(LeaseLostError):
                 self._note_device_fault(lease, error)
             raise
-        self._tell_end(claim, failure)
         self._collector.collect()
         # What cannot be written there now, is by a later worker or at the end of the command.
         with suppress(StoreError, DiskError):
             self._export.add()
-
-    def _tell_end(self, claim: Claim, failure: Failure | None) -> None:
-        if failure is None:
-            self._tell(WorkerEvent.COMPLETE, **self._facts(claim))
-            return
-        told = {"reason": failure.message, "diverged": failure.is_divergence}
-        self._tell(WorkerEvent.FAILED, **self._facts(claim), **told)
 
     def _note_device_fault(self, lease: RunLease, error: DeviceError) -> None:
         """Count it; a training that has had its attempts ends as failed."""
@@ -219,17 +204,17 @@ class Worker:
         LOG.error(f"attempt {faults} of {most}: {error}")
         if faults < most:
             self._tell(WorkerEvent.FAULT, attempt=faults, attempts=most, reason=str(error))
-            return
-        message = f"{error} ({faults} attempts)"
-        self._tell_end(lease.claim, fail_run(self._study, lease, kind="device", message=message))
+        else:
+            message = f"{error} ({faults} attempts)"
+            fail_run(self._staged(), lease, kind="device", message=message)
 
     def _test(self, lease: RunLease) -> None:
         claim = lease.claim
-        self._tell(WorkerEvent.TESTING, **self._facts(claim))
+        self._tell(WorkerEvent.TESTING, **named(self._study, claim.key))
         try:
             read_test_set(self._staged(), lease)
         except (CheckpointError, DeviceError) as error:
             LOG.warning(f"no test accuracy: {error}")
-            self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
+            self._tell(WorkerEvent.UNTESTED, **named(self._study, claim.key), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()

@@ -80,7 +80,9 @@ class Site:
 
     def train(self) -> None:
         lease = self.claim()
-        assert train_run(self.place(), lease) is None
+        train_run(self.place(), lease)
+        key = lease.claim.key
+        assert self.record(key.number).runs[key.run].accuracy is not None
 
     def repeat(self, should_stop: Callable[[], bool] = lambda: False) -> int:
         """Train one more run; its index."""

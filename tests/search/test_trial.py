@@ -78,7 +78,8 @@ class Site:
         return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
 
     def train(self, lease: RunLease, should_stop: Callable[[], bool] = lambda: False) -> None:
-        assert train_run(self.place(should_stop), lease) is None
+        train_run(self.place(should_stop), lease)
+        assert self.told[-1] == ("complete", {"trial": 0})
 
     def folder(self) -> Path:
         return files.run_folder(self.store.location, self.study, 0, 0)
