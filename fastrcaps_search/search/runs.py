@@ -18,7 +18,7 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.store.lease import RunLease
@@ -150,14 +150,8 @@ class RunTraining:
     def train(self) -> RunResult:
         """The result as stored: trained from the last checkpoint or the first epoch."""
         setting, study = self._setting(), self._place.study
-        folder = run_checkpoints(
-            self._lease.store.location,
-            study,
-            self._record,
-            self._index,
-            known=self._known(),
-            claim=self._lease.claim.token,
-        )
+        location, claim = self._lease.store.location, self._lease.claim.token
+        folder = run_checkpoints(location, study, self._record, self._index, claim=claim)
         result = None
         while result is None:
             try:
@@ -172,15 +166,6 @@ class RunTraining:
         self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
         return result
-
-    def _known(self) -> dict[int, int]:
-        """The claim whose checkpoint counts, by epoch."""
-        known = tokens_by_epoch(self._record, run=self._index)
-        # The holder before this one may have died between a checkpoint and its row. It had
-        # continued exactly the rows that are stored, and nobody has held the run since. A
-        # checkpoint without a row of a claim before that one may continue rows that are no more.
-        known[max(known, default=0) + 1] = self._lease.claim.token - 1
-        return known
 
     def _setting(self) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with.

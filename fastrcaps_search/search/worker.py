@@ -59,10 +59,7 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     from fastrcaps_search.search.study_worker import Worker
 
     def tell_outage(reason: str | None) -> None:
-        if reason:
-            tell(WorkerEvent.STORE_OUT, reason=reason)
-        else:
-            tell(WorkerEvent.STORE_BACK)
+        tell(WorkerEvent.STORE_OUT if reason else WorkerEvent.STORE_BACK, reason=reason)
 
     patience = RetryPolicy(spec.store_patience, stop, tell_outage)
     with (

@@ -243,7 +243,7 @@ def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(
     site.train(site.claim())
     lease = site.claim(purpose=Purpose.TEST)
     record = site.record()
-    with pytest.raises(CheckpointError, match=r"^run 0 must have a stored best epoch, got: \d$"):
+    with pytest.raises(CheckpointError, match=r"must be known, got none|No such file"):
         best_weights(site.store.location, site.study, replace(record, epochs=()), record.runs[0])
     read_test_set(site.place(), lease)
     (run,) = site.record().runs
