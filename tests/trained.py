@@ -94,7 +94,14 @@ def _train(location: Location, definition: StudyDefinition) -> None:
     study = enter_study(location, definition, seed=3, budget=len(definition.configurations))
     store = Store.writing(location)
     splits = stage(definition, device="cpu", threads=1, folder=None)
-    place = Workplace(study, splits, 1, lambda event, **facts: None, lambda: False, lambda: False)
+    place = Workplace(
+        study,
+        splits,
+        threads=lambda before: 1,
+        tell=lambda event, **facts: None,
+        should_stop=lambda: False,
+        was_suspended=lambda: False,
+    )
     queue = TrialQueue(Claimant(store=store, study=study, worker="w", device="cpu"), propose)
     while isinstance(claim := queue.claim_next(), Claim):
         lease = RunLease(store, claim)

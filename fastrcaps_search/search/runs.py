@@ -28,7 +28,6 @@ from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel, classifier_of
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.run import Hooks, Run, trained_network
 from fastrcaps_search.training.splits import Splits, hits
 
@@ -40,21 +39,19 @@ class Workplace:
     Attributes:
         study: The study.
         splits: Images on the worker's device.
-        threads: Threads of torch for a new run.
+        threads: Called with the threads that a run was begun with, ``None`` for a new one, before
+            it is opened; gives how many it may have.
         tell: Called with an event and its facts.
         should_stop: Whether the worker was asked to stop.
         was_suspended: Whether the worker was suspended since this was asked last.
-        use_threads: Called with the threads of a run before it is opened; gives how many it may
-            have.
     """
 
     study: StudyRecord
     splits: Splits
-    threads: int
+    threads: Callable[[int | None], int]
     tell: Tell
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
-    use_threads: Callable[[int], int] = lambda threads: threads
 
 
 def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
@@ -168,10 +165,7 @@ class RunTraining:
         return result
 
     def _setting(self) -> RunSetting:
-        """Where the run trains; a continued one with the threads and kernels it was begun with.
-
-        The threads are never more than there are cores for them.
-        """
+        """Where the run trains; a continued one with the threads and kernels it was begun with."""
         device = self._place.splits.training.labels.device
         (before,) = (run.setting for run in self._record.runs if run.run == self._index)
         kernel = choose_kernel(
@@ -180,8 +174,7 @@ class RunTraining:
             precision=self._plan.precision,
             stored=None if before is None else before.kernel,
         )
-        threads = self._place.threads if before is None else min(before.threads, cores())
-        threads = self._place.use_threads(threads)
+        threads = self._place.threads(None if before is None else before.threads)
         return devices.run_setting(
             device, precision=str(self._plan.precision), threads=threads, kernel=kernel
         )

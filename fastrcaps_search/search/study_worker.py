@@ -112,12 +112,13 @@ class Worker:
         self._export.close()
         self._slots.release()
 
-    def _use_threads(self, threads: int) -> int:
-        """Threads of a run, which may have been begun with others than this worker's.
+    def _threads(self, before: int | None) -> int:
+        """Threads of a run: this worker's, or those that it was begun with.
 
         Where there are not so many free cores, it gets those at hand: nobody knows how long it
         would wait, with a trial that others could train.
         """
+        threads = self._spec.threads if before is None else min(before, cores())
         if not self._cores or self._slots.try_claim(threads):
             return threads
         return len(self._slots.held)
@@ -148,11 +149,10 @@ class Worker:
             self._place = Workplace(
                 self._study,
                 splits,
-                self._spec.threads,
+                self._threads,
                 self._tell,
                 self._stop.is_set,
                 watch,
-                self._use_threads,
             )
         return self._place
 

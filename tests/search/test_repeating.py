@@ -73,7 +73,9 @@ class Site:
         def tell(event: str, **facts: Any) -> None:  # noqa: ANN401  # any facts
             """Nobody listens."""
 
-        return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
+        return Workplace(
+            self.study, self.splits, lambda before: before or 1, tell, should_stop, lambda: False
+        )
 
     def record(self, number: int = 0) -> TrialRecord:
         return self.store.trials(self.study, epochs=True)[number]

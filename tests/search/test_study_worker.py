@@ -215,11 +215,12 @@ def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
     enter_study(location, STUDY, seed=None, budget=2)
     made = worker(open_store(), queue.Queue())
     assert made._slots.try_claim(1)
-    assert made._use_threads(every) == every
-    made._use_threads(1)
+    assert made._threads(every) == every
+    assert made._threads(every + 1) == every
+    assert made._threads(None) == 1
     with Slots(owner="other") as other:
         assert other.try_claim(1)
-        assert made._use_threads(every) == 1
+        assert made._threads(every) == 1
     made.close()
 
 
