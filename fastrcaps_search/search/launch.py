@@ -17,14 +17,7 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.files import log_errors
-from fastrcaps_search.store.location import (
-    FILES_VARIABLE,
-    LEASE_SECONDS,
-    PATIENCE_SECONDS,
-    STORAGE_VARIABLE,
-    Location,
-    locate,
-)
+from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
 from fastrcaps_search.store.process_identity import is_suspended
 from fastrcaps_search.training.resources import torch_environment
 
@@ -40,9 +33,9 @@ class WorkerSpec:
         threads: Threads of torch.
         location: The database and the folder of the checkpoints.
         log: File for what the worker and its libraries print.
-        data_folder: Folder with image data, if one was named.
         lease_seconds: Silence after which another worker may take over a trial of this one.
         store_patience: Seconds for which an outage of the database is borne.
+        data_folder: Folder with image data, if one was named.
     """
 
     study: str
@@ -51,9 +44,9 @@ class WorkerSpec:
     threads: int
     location: Location
     log: Path
+    lease_seconds: float
+    store_patience: float
     data_folder: Path | None = None
-    lease_seconds: float = LEASE_SECONDS
-    store_patience: float = PATIENCE_SECONDS
 
 
 class WorkerHandle(Protocol):

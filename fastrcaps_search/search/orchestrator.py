@@ -10,14 +10,7 @@ from typing import TypeVar
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.analysis.summary import eta_seconds
-from fastrcaps_search.errors import (
-    DiskError,
-    FastrcapsError,
-    InterruptedRunError,
-    RunError,
-    StoreError,
-    StoreUnavailableError,
-)
+from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.search import estimate, files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
@@ -133,7 +126,7 @@ class Orchestrator:
 
     def peek(self, read: Callable[[Store], Read]) -> Read | None:
         """What is read; ``None`` when the database does not say it at once."""
-        with suppress(StoreUnavailableError, DiskError):
+        with suppress(FastrcapsError):
             return read(self._impatient)
         return None
 
@@ -180,7 +173,7 @@ class Orchestrator:
             raise
         try:
             self.tell_optuna()
-        except (StoreError, DiskError) as error:
+        except FastrcapsError as error:
             observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
         after = self.outcome()
         is_continuous = configuration_count(self.study.definition) is None

@@ -10,11 +10,9 @@ from contextlib import suppress
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
-    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
-    StoreError,
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import CheckpointCollector
@@ -195,7 +193,7 @@ class Worker:
             raise
         self._collector.collect()
         # What cannot be written there now, is by a later worker or at the end of the command.
-        with suppress(StoreError, DiskError):
+        with suppress(FastrcapsError):
             self._export.add()
 
     def _note_device_fault(self, lease: RunLease, error: DeviceError) -> None:

@@ -57,10 +57,6 @@ class WorkerView:
     store_is_out: bool = False
 
 
-FACTS = ("trial", "run", "policy", "epochs", "epoch", "accuracy", "images_per_second")
-"""Facts of events that a view shows, under the same names."""
-
-
 Heard = tuple[str, dict[str, Any]]
 """A worker's name and its event."""
 Views = Mapping[str, WorkerView]
@@ -151,7 +147,7 @@ class Supervisor:
         if kind in DOING:
             self._views[name] = WorkerView(name, DOING[kind])
         view = self._views[name]
-        for fact in event.keys() & FACTS:
+        for fact in event.keys() & WorkerView.__dataclass_fields__.keys():
             setattr(view, fact, event[fact])
         if kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
             view.store_is_out = kind == WorkerEvent.STORE_OUT

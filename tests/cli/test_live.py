@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
 from tests.triples import values_of
 
+PATIENCE: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
 PLAN = WorkerPlan(MachineInfo(("cpu",), "CPU"), {}, workers=1, threads=1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
 AGAIN = [(0.96, 6.0), (0.95, 6.1), (0.955, 6.2), (0.945, 6.3)]
@@ -37,7 +39,9 @@ def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
     """A study of six trials, some of them trained twice, and the number of the last of these."""
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=6, location=location, front_runs=2)
+    options = RunOptions(
+        definition=definition, trials=6, location=location, front_runs=2, **PATIENCE
+    )
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:
@@ -71,7 +75,7 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
 ) -> None:
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=1, location=location)
+    options = RunOptions(definition=definition, trials=1, location=location, **PATIENCE)
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         complete(store, claimed(queue_of(store, begun)), values_of(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}

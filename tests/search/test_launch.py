@@ -42,6 +42,8 @@ def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
         location=locate("sqlite:////data/a.db"),
         data_folder=Path("/data"),
         log=folder / "log",
+        lease_seconds=30.0,
+        store_patience=600.0,
     )
 
 

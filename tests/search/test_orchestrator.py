@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,7 @@ STUDY = StudyDefinition.from_dict(
         "space": {"batch_policy": ["constant"]},
     }
 )
+PATIENCE: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
 ONE, TWO = WorkerLayout(1, 2), WorkerLayout(2, 1)
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
 
@@ -110,7 +112,9 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrat
             location = locate(str(tmp_path / "a.db"))
             devices = DeviceOptions("auto", workers, workers_per_device)
             made = Orchestrator.begin(
-                RunOptions(definition=STUDY, trials=trials, location=location, devices=devices)
+                RunOptions(
+                    definition=STUDY, trials=trials, location=location, devices=devices, **PATIENCE
+                )
             )
             stack.callback(made.close)
             return made
@@ -307,7 +311,9 @@ def test_a_continuous_space_without_more_to_offer_is_done(
     space = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
     study = StudyDefinition.from_dict({**STUDY.to_dict(), "space": space})
     machine.meanwhile = lambda: finish(tmp_path, 2)
-    options = RunOptions(definition=study, trials=4, location=locate(str(tmp_path / "a.db")))
+    options = RunOptions(
+        definition=study, trials=4, location=locate(str(tmp_path / "a.db")), **PATIENCE
+    )
     with closing(Orchestrator.begin(options)) as orchestrator:
         work = orchestrator.run(RunObserver()).work
     assert (work.is_searching, work.exhausted, work.target) == (False, True, 2)

@@ -87,6 +87,8 @@ def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worke
         threads=1,
         location=store.location,
         log=Path("log"),
+        lease_seconds=30.0,
+        store_patience=600.0,
     )
     return Worker(
         store,
@@ -277,6 +279,8 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
             threads=1,
             location=location,
             log=tmp_path / f"{index}.log",
+            lease_seconds=30.0,
+            store_patience=600.0,
         )
         for index in range(2)
     ]
