@@ -145,12 +145,7 @@ class Worker:
                 folder=self._spec.data_folder,
             )
             self._place = Workplace(
-                self._study,
-                splits,
-                self._threads,
-                self._tell,
-                self._stop.is_set,
-                watch,
+                self._study, splits, self._threads, self._tell, self._stop.is_set, watch
             )
         return self._place
 
