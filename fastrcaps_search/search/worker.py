@@ -16,7 +16,6 @@ import sys
 import threading
 import traceback
 from contextlib import closing, suppress
-from typing import TextIO
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
@@ -34,7 +33,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
-    tell = _teller(_private_stdout())
+    tell = _teller()
     LOG.setLevel("INFO")
     LOG.propagate = False
     spec = own_spec(sys.argv[1], os.environ)
@@ -69,14 +68,11 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
         worker.work()
 
 
-def _private_stdout() -> TextIO:
-    """The standard output for events alone; what libraries print goes to the worker's log."""
+def _teller() -> Tell:
+    """Tells on the standard output; what libraries print there goes to the worker's log."""
     events = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    return events
 
-
-def _teller(events: TextIO) -> Tell:
     def tell(event: WorkerEvent, **facts: object) -> None:
         try:
             # A supervisor that is suspended reads nothing: the training goes on unheard.

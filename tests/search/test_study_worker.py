@@ -236,8 +236,8 @@ def test_a_full_disk_under_the_log_of_a_trial_harms_nothing(tmp_path: Path) -> N
 
 UNHEARD = """
 import json, os, sys
-from fastrcaps_search.search.worker import _private_stdout, _teller
-tell = _teller(_private_stdout())
+from fastrcaps_search.search.worker import _teller
+tell = _teller()
 for number in range(20_000):
     tell("progress", epoch=number, images=1, images_per_second=1.0)
 sys.stderr.write("went on\\n")
