@@ -16,7 +16,7 @@ from typing import IO, Protocol
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
-from fastrcaps_search.search.files import log_errors
+from fastrcaps_search.search.files import open_log
 from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
 from fastrcaps_search.store.process_identity import is_suspended
 from fastrcaps_search.training.resources import torch_environment
@@ -150,9 +150,7 @@ class LocalWorker:
     """
 
     def __init__(self, spec: WorkerSpec, events: Events, command: list[str]) -> None:
-        with log_errors(spec.log):
-            log = spec.log.open("ab")
-        with log:
+        with open_log(spec.log) as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
