@@ -6,8 +6,15 @@ import math
 import random
 import zlib
 from collections.abc import Container, Sequence
+from typing import Any
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
@@ -123,15 +130,32 @@ def _told(study: StudyRecord, trial: TrialRecord) -> FrozenTrial | None:
 
 
 def _ask(shadow: optuna.Study, definition: StudyDefinition) -> TrialParameters:
-    """Ask for all parameters of the space; those that apply to this assignment."""
-    values = shadow.ask(distributions(definition)).params
+    """Ask for each parameter that applies, in the order in which they depend on each other."""
+    known = distributions(definition)
+    trial = shadow.ask()
+    values: dict[str, Any] = {}
+
+    def suggest(*keys: str) -> None:
+        values.update({key: _suggested(trial, key, known[key]) for key in keys if key in known})
+
+    suggest("lr_policy")
     lr = LR_POLICIES[values["lr_policy"]]
-    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
-    boundaries = definition.boundaries_within(values.get("epochs"))
-    applied = {"lr_policy", "epochs", *NETWORK_KEYS, *lr.settings}
-    applied.update(batch.settings_within(boundaries))
     if lr.batch is None:
-        applied.add("batch_policy")
+        suggest("batch_policy")
+    batch = lr.batch or BATCH_POLICIES[values["batch_policy"]]
+    suggest("epochs")
+    suggest(*batch.settings_within(definition.boundaries_within(values.get("epochs"))))
+    suggest(*NETWORK_KEYS)
     if values.get("decoder") != Decoder.NONE:
-        applied.add("reconstruction_weight")
-    return TrialParameters.from_dict({key: values[key] for key in values if key in applied})
+        suggest("reconstruction_weight")
+    suggest(*lr.settings)
+    return TrialParameters.from_dict(values)
+
+
+def _suggested(trial: optuna.Trial, key: str, offered: BaseDistribution) -> object:
+    if isinstance(offered, FloatDistribution):
+        return trial.suggest_float(key, offered.low, offered.high, log=offered.log)
+    if isinstance(offered, IntDistribution):
+        return trial.suggest_int(key, offered.low, offered.high, step=offered.step)
+    assert isinstance(offered, CategoricalDistribution)
+    return trial.suggest_categorical(key, offered.choices)
