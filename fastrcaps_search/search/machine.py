@@ -88,16 +88,14 @@ def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> di
         start_new_session=True,
     ) as process:
         try:
-            while True:
+            while process.returncode is None:
+                if stop.is_set():
+                    raise InterruptedRunError("interrupted before anything was trained")
+                if time.monotonic() >= end:
+                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
                 with suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(given, timeout=POLL_SECONDS)
                 given = None
-                if stop.is_set():
-                    raise InterruptedRunError("interrupted before anything was trained")
-                if process.returncode is not None:
-                    break
-                if time.monotonic() >= end:
-                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
