@@ -93,15 +93,22 @@ def _train(location: Location, definition: StudyDefinition) -> None:
     study = enter_study(location, definition, seed=3, budget=len(definition.configurations))
     store = Store.writing(location)
     splits = stage(definition, device="cpu", threads=1, folder=None)
-    place = Workplace(study, splits, 1, lambda event, **facts: None, lambda: False, lambda: False)
+    place = Workplace(
+        study,
+        splits,
+        threads=lambda before: 1,
+        tell=lambda event, **facts: None,
+        should_stop=lambda: False,
+        was_suspended=lambda: False,
+    )
     queue = TrialQueue(Claimant(store=store, study=study, worker="w", device="cpu"), propose)
     while isinstance(claim := queue.claim_next(), Claim):
         lease = RunLease(store, claim)
-        (record,) = store.trials(study, epochs=True, number=claim.key.number)
         if claim.purpose is Purpose.TEST:
-            read_test_set(place, lease, record)
+            read_test_set(place, lease)
             lease.release()
         else:
-            assert train_run(place, lease, record) is None
+            train_run(place, lease)
     assert claim is Idle.DONE
+    assert all(trial.values for trial in store.trials(study))
     store.close()

@@ -15,8 +15,8 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
 from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import chosen_location
+from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.store import opened_study
-from fastrcaps_search.store.trials import TrialRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,18 +27,17 @@ def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
     """
-    return _frame(trial_rows(_trials(study, storage)))
+    return _frame(trial_rows(_stored(study, storage).trials))
 
 
 def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
-    return _frame(front_rows(_trials(study, storage)))
+    return _frame(front_rows(_stored(study, storage).trials))
 
 
 def read_status(study: str, *, storage: str | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
-    with opened_study(chosen_location(storage), study) as (store, record):
-        seen = read_study(store, record.name)
+    seen = _stored(study, storage)
     possible = configuration_count(seen.study.definition)
     return summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
 
@@ -68,7 +67,7 @@ def select_trial(
         FastrcapsError: As the command would report it.
     """
     criteria = Criteria.of(bounds, Preference.read(prefer))
-    return select_row(choosable_rows(_trials(study, storage)), criteria)
+    return select_row(choosable_rows(_stored(study, storage).trials), criteria)
 
 
 def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> list[int]:
@@ -126,9 +125,9 @@ def compare_trials(
         return comparison_row(store, record, first, second)
 
 
-def _trials(study: str, storage: str | None) -> list[TrialRecord]:
+def _stored(study: str, storage: str | None) -> Snapshot:
     with opened_study(chosen_location(storage), study) as (store, record):
-        return read_study(store, record.name).trials
+        return read_study(store, record.name)
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

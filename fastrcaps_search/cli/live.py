@@ -15,7 +15,7 @@ from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.search.events import WorkerEvent
 from fastrcaps_search.search.layouts import WorkerPlan
 from fastrcaps_search.search.orchestrator import Orchestrator
-from fastrcaps_search.search.supervise import Observer, Progress, WorkerView
+from fastrcaps_search.search.supervise import Heard, Observer, Views, WorkerView
 
 PLAIN = {
     WorkerEvent.BEGINS: "trial {trial} begins: {policy}",
@@ -41,23 +41,23 @@ def display(
 ) -> Iterator[Observer]:
     """An observer for the supervisor that prints as much as was asked for."""
     if arguments.quiet:
-        yield lambda progress: None
+        yield lambda views, heard: None
     elif sys.stdout.isatty() and not arguments.verbose:
         from rich.live import Live
 
         lines = _Lines(study, plan.workers)
         with Live("", refresh_per_second=4, transient=True) as live:
-            yield lambda progress: live.update(lines.text(progress))
+            yield lambda views, heard: live.update(lines.text(views, heard))
     else:
-        yield lambda progress: _print_newest(study, progress, epochs=arguments.verbose)
+        yield lambda views, heard: _print(study, views, heard, epochs=arguments.verbose)
 
 
-def _print_newest(study: Orchestrator, progress: Progress, *, epochs: bool) -> None:
+def _print(study: Orchestrator, views: Views, heard: Heard | None, *, epochs: bool) -> None:
     """One line per trial that begins, goes on or ends; per epoch too when asked."""
-    if progress.last is None:
+    if heard is None:
         return
-    name, event = progress.last
-    line = _line(study, progress.workers[name], event, epochs=epochs)
+    name, event = heard
+    line = _line(study, views[name], event, epochs=epochs)
     if line:
         print(f"{name}: {line}", flush=True)
 
@@ -120,11 +120,11 @@ class _Lines:
         self._front = ""
         self._refresh()
 
-    def text(self, progress: Progress) -> str:
+    def text(self, views: Views, heard: Heard | None) -> str:
         """All lines."""
-        if progress.last is not None and progress.last[1]["event"] in NEWS:
+        if heard is not None and heard[1]["event"] in NEWS:
             self._refresh()
-        lines = [self._worker(view) for view in progress.workers.values()]
+        lines = [self._worker(view) for view in views.values()]
         return "\n".join([*lines, self._front])
 
     def _worker(self, view: WorkerView) -> str:

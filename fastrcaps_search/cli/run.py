@@ -129,13 +129,13 @@ class _Printed(RunObserver):
     def warned(self, warning: str) -> None:
         output.tell(f"warning: {warning}")
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
-        if not self._arguments.quiet:
-            print(orchestrator.plan_line(plan, outcome), flush=True)
-
     @contextmanager
-    def training(self, orchestrator: Orchestrator, plan: WorkerPlan) -> Iterator[Observer]:
+    def training(
+        self, orchestrator: Orchestrator, plan: WorkerPlan, before: RunOutcome
+    ) -> Iterator[Observer]:
         self.has_trained = True
+        if not self._arguments.quiet:
+            print(orchestrator.plan_line(plan, before), flush=True)
         with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
             yield observe
 

@@ -52,7 +52,11 @@ class Measurement:
     @property
     def stored(self) -> float | None:
         """Accuracy on this split as it was exported; ``None`` where none was."""
-        return self.card.stored_accuracy(self.data_set, self.split)
+        card = self.card
+        if self.data_set != card.definition.data_set:
+            return None
+        is_evaluation = self.split is card.definition.evaluate_on
+        return card.accuracy if is_evaluation else card.test_accuracy
 
     @property
     def is_equal(self) -> bool | None:

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from fastrcaps_search.capsnet.routing import ROUTING_ITERATIONS
-from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE, DataSet
+from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE
 from fastrcaps_search.definition import checks
-from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.definition.study import StudyDefinition
@@ -76,12 +75,6 @@ class ModelCard:
     def classes(self) -> tuple[str, ...]:
         """What each class stands for."""
         return self.definition.data_set.class_names
-
-    def stored_accuracy(self, data_set: DataSet, split: EvaluateOn) -> float | None:
-        """The accuracy that was stored for a split, if there is one."""
-        if data_set != self.definition.data_set:
-            return None
-        return self.accuracy if split is self.definition.evaluate_on else self.test_accuracy
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what the network is, then where it comes from."""

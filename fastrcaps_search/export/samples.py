@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +28,7 @@ OFFSETS = tuple(STEP * step for step in range(-STEPS, STEPS + 1))
 Picture = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(NamedTuple):
     """An image that was taken for another class.
 
     Attributes:
@@ -41,8 +40,7 @@ class Mistake:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reconstruction:
+class Reconstruction(NamedTuple):
     """What the decoder makes of the capsule of the class that was found.
 
     Attributes:
@@ -54,8 +52,7 @@ class Reconstruction:
     picture: Picture
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sweep:
+class Sweep(NamedTuple):
     """The capsule of an image's class, decoded with each of its dimensions moved.
 
     Attributes:
@@ -69,8 +66,7 @@ class Sweep:
     pictures: Picture
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Samples:
+class Samples(NamedTuple):
     """What there is to look at in a measurement; of CapsNets with a decoder more than mistakes.
 
     Attributes:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.front import unwanted
-from fastrcaps_search.errors import CheckpointError
 from fastrcaps_search.search.files import run_folder
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.location import Location
@@ -20,30 +18,23 @@ if TYPE_CHECKING:
     from fastrcaps_search.export.writer import Weights
 
 
-def tokens_by_epoch(trial: TrialRecord, *, run: int) -> dict[int, int]:
-    """The claim that stored each epoch of a run."""
-    return {row.metrics.epoch: row.token for row in trial.epochs if row.run == run}
-
-
 def run_checkpoints(
-    location: Location,
-    study: StudyRecord,
-    trial: TrialRecord,
-    run: int,
-    *,
-    known: Mapping[int, int],
-    claim: int = 1,
+    location: Location, study: StudyRecord, trial: TrialRecord, run: int, *, claim: int = 1
 ) -> CheckpointFolder:
     """Checkpoints of a run, marked so that no other study's are ever read.
 
     Args:
         location: The database and its files.
         study: The study.
-        trial: The trial.
+        trial: The trial with its epochs, which say whose checkpoints count.
         run: Index of the run.
-        known: The claim whose checkpoint counts, by epoch.
         claim: The claim under which checkpoints are written.
     """
+    known = {row.metrics.epoch: row.token for row in trial.epochs if row.run == run}
+    # The holder before this one may have died between a checkpoint and its row. It had
+    # continued exactly the rows that are stored, and nobody has held the run since. A
+    # checkpoint without a row of a claim before that one may continue rows that are no more.
+    known[max(known, default=0) + 1] = claim - 1
     return CheckpointFolder(
         run_folder(location, study, trial.number, run),
         owner={
@@ -61,7 +52,7 @@ def run_checkpoints(
 def best_weights(
     location: Location, study: StudyRecord, trial: TrialRecord, run: RunRecord
 ) -> Weights:
-    """The weights of a run's best epoch.
+    """The weights of the best epoch of a run that is done.
 
     Args:
         location: The database and its files.
@@ -72,10 +63,8 @@ def best_weights(
     Raises:
         CheckpointError: They are missing or damaged.
     """
-    known, best = tokens_by_epoch(trial, run=run.run), run.best_epoch
-    if best not in known:
-        raise CheckpointError(f"run {run.run} must have a stored best epoch, got: {best}")
-    return run_checkpoints(location, study, trial, run.run, known=known).weights(best)
+    assert run.best_epoch is not None
+    return run_checkpoints(location, study, trial, run.run).weights(run.best_epoch)
 
 
 class CheckpointCollector:
@@ -100,11 +89,8 @@ class CheckpointCollector:
             if trial.number in held or networks <= self._collected:
                 continue
             if mark_removed(self._store, self._study, trial):
-                for network in networks - self._collected:
-                    self._remove(*network)
+                for number, run, token in networks - self._collected:
+                    folder = run_folder(self._store.location, self._study, number, run)
+                    # Not those of later claims, which belong to others.
+                    CheckpointFolder(folder, owner={}, claim=token).remove()
                 self._collected |= networks
-
-    def _remove(self, number: int, run: int, token: int) -> None:
-        """Remove the checkpoints of a run but those of later claims, which belong to others."""
-        folder = run_folder(self._store.location, self._study, number, run)
-        CheckpointFolder(folder, owner={}, claim=token).remove()

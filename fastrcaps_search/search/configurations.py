@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 
 from fastrcaps_search.definition.parameters import TrialParameters
@@ -24,18 +25,8 @@ def configuration_key(definition: StudyDefinition, parameters: TrialParameters) 
     never change, or a study that goes on would train its configurations again.
     """
     plan = training_plan(definition, parameters)
-    trained = {
-        "network": plan.network,
-        "decoder": plan.decoder,
-        "reconstruction_weight": plan.reconstruction_weight,
-        "weight_sharing": plan.weight_sharing,
-        "routing_gradient": plan.routing_gradient,
-        "batch_sizes": plan.batch_sizes,
-        "samples": plan.samples,
-        "shifts": plan.shifts,
-        "precision": plan.precision,
-        "rates": [_epoch_course(plan, epoch) for epoch in range(1, plan.epochs + 1)],
-    }
+    trained = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    trained["rates"] = [_epoch_course(plan, epoch) for epoch in range(1, plan.epochs + 1)]
     return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from random import Random
-from statistics import fmean, median
+from statistics import fmean
 
 import numpy as np
 
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.policy import training_plan
 
 SAMPLED = 500
@@ -84,17 +83,6 @@ def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
     ends = [part * len(found) // SAMPLED for part in range(SAMPLED + 1)]
     generator = Random(0)
     return [found[generator.randrange(*pair)] for pair in pairwise(ends)]
-
-
-def stored_seconds(trials: Iterable[TrialRecord], *, device: str) -> dict[int, float]:
-    """Measured by the study's own epochs on this kind of device; empty at first."""
-    by_size: dict[int, list[float]] = defaultdict(list)
-    for trial in trials:
-        for epoch in trial.epochs:
-            if epoch.setting.device == device and epoch.metrics.steps:
-                seconds = epoch.metrics.training_seconds / epoch.metrics.steps
-                by_size[epoch.metrics.batch_size].append(seconds)
-    return {size: median(seconds) for size, seconds in by_size.items()}
 
 
 def in_words(seconds: float) -> str:

@@ -20,7 +20,7 @@ class WorkerEvent(StrEnum):
     RESUMED = auto()
     """A run goes on from a checkpoint at ``epoch``."""
     PROGRESS = auto()
-    """Within an ``epoch``: ``images`` so far and ``images_per_second``."""
+    """Within an ``epoch``: ``images_per_second``."""
     EPOCH = auto()
     """An ``epoch`` has ended with this ``accuracy``."""
     UNSAVED = auto()

@@ -144,9 +144,8 @@ def _require_complete(study: StudyRecord, trials: Sequence[TrialRecord], number:
 
 def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
     # Where the best epoch was trained and measured: a run may have gone on elsewhere.
-    epochs = (e for e in trial.epochs if e.run == run.run and e.metrics.epoch == run.best_epoch)
-    setting = next((epoch.setting for epoch in epochs), run.setting)
-    assert setting is not None
+    epochs = [epoch for epoch in trial.epochs if epoch.run == run.run]
+    (setting,) = (e.setting for e in epochs if e.metrics.epoch == run.best_epoch)
     return ModelCard(
         definition=study.definition,
         parameters=trial.parameters,

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from fastrcaps_search.errors import DiskError
 from fastrcaps_search.store.location import Location
@@ -55,16 +56,15 @@ def worker_log(location: Location, study: StudyRecord, worker: str) -> Path:
     return study_folder(location, study) / f"{worker}-{platform.node()}.log"
 
 
-@contextmanager
-def log_errors(path: Path) -> Iterator[None]:
-    """Make the folder of a log, and say in one line why the log cannot be opened.
+def open_log(path: Path) -> TextIO:
+    """Open a log to write on; its folder is made if need be.
 
     Raises:
-        DiskError: Instead of any OSError.
+        DiskError: It cannot be opened.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        return path.open("a", encoding="utf-8")
     except OSError as error:
         raise DiskError(
             f"{path.parent} must be a folder that can be written, got: {error.strerror}; fix it, "
@@ -75,8 +75,8 @@ def log_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
     """Write the log of a run while it is worked on."""
-    with log_errors(path):
-        handler = logging.FileHandler(path, encoding="utf-8")
+    log = open_log(path)
+    handler = logging.StreamHandler(log)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOG.addHandler(handler)
     try:
@@ -85,4 +85,4 @@ def logging_to(path: Path) -> Iterator[None]:
         LOG.removeHandler(handler)
         # What could not be written before cannot be written now, on a full disk.
         with suppress(OSError):
-            handler.close()
+            log.close()

@@ -16,15 +16,8 @@ from typing import IO, Protocol
 from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
-from fastrcaps_search.search.files import log_errors
-from fastrcaps_search.store.location import (
-    FILES_VARIABLE,
-    LEASE_SECONDS,
-    PATIENCE_SECONDS,
-    STORAGE_VARIABLE,
-    Location,
-    locate,
-)
+from fastrcaps_search.search.files import open_log
+from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_VARIABLE, Location, locate
 from fastrcaps_search.store.process_identity import is_suspended
 from fastrcaps_search.training.resources import torch_environment
 
@@ -40,9 +33,9 @@ class WorkerSpec:
         threads: Threads of torch.
         location: The database and the folder of the checkpoints.
         log: File for what the worker and its libraries print.
-        data_folder: Folder with image data, if one was named.
         lease_seconds: Silence after which another worker may take over a trial of this one.
         store_patience: Seconds for which an outage of the database is borne.
+        data_folder: Folder with image data, if one was named.
     """
 
     study: str
@@ -51,9 +44,9 @@ class WorkerSpec:
     threads: int
     location: Location
     log: Path
+    lease_seconds: float
+    store_patience: float
     data_folder: Path | None = None
-    lease_seconds: float = LEASE_SECONDS
-    store_patience: float = PATIENCE_SECONDS
 
 
 class WorkerHandle(Protocol):
@@ -70,10 +63,7 @@ class WorkerHandle(Protocol):
         """Ask it to stop after its current step."""
 
     def kill(self) -> None:
-        """End it at once."""
-
-    def close(self) -> None:
-        """Let go of what connects it to this process."""
+        """End it at once, unless it has ended, and let go of what connects it to this process."""
 
 
 class Launcher(Protocol):
@@ -160,9 +150,7 @@ class LocalWorker:
     """
 
     def __init__(self, spec: WorkerSpec, events: Events, command: list[str]) -> None:
-        with log_errors(spec.log):
-            log = spec.log.open("ab")
-        with log:
+        with open_log(spec.log) as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -186,20 +174,16 @@ class LocalWorker:
         self.process.terminate()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, unless it has ended, and close the pipe to it."""
         self.process.kill()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def wait(self, seconds: float) -> int | None:
         """Exit code, or ``None`` when it still runs after ``seconds``."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def close(self) -> None:
-        """Close the pipe to it."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        return None
 
 
 def _listen(name: str, events: Events, lines: IO[str]) -> None:

@@ -20,12 +20,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search import estimate
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.layouts import (
-    MOST_CPU_WORKERS,
-    DeviceOptions,
-    MachineInfo,
-    candidates,
-)
+from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo, candidates
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.training.resources import torch_environment
 
@@ -55,7 +50,7 @@ def inspect_machine(
         UsageError: The device that was asked for is not here.
         RunError: The measurement failed.
     """
-    most = (configuration_count(definition) or MOST_CPU_WORKERS) * definition.runs_per_trial
+    most = (configuration_count(definition) or cores) * definition.runs_per_trial
     asked = options.layout(1, cores=cores)
     layouts = candidates(cores, most=most) if asked is None else [WorkerLayout(1, asked.threads)]
     question = {
@@ -93,16 +88,14 @@ def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> di
         start_new_session=True,
     ) as process:
         try:
-            while True:
+            while process.returncode is None:
+                if stop.is_set():
+                    raise InterruptedRunError("interrupted before anything was trained")
+                if time.monotonic() >= end:
+                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
                 with suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(given, timeout=POLL_SECONDS)
                 given = None
-                if stop.is_set():
-                    raise InterruptedRunError("interrupted before anything was trained")
-                if process.returncode is not None:
-                    break
-                if time.monotonic() >= end:
-                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

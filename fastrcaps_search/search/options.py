@@ -11,13 +11,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
 from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
-from fastrcaps_search.store.location import (
-    LEASE_LIMITS,
-    LEASE_SECONDS,
-    PATIENCE_LIMITS,
-    PATIENCE_SECONDS,
-    Location,
-)
+from fastrcaps_search.store.location import LEASE_LIMITS, PATIENCE_LIMITS, Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
@@ -31,10 +25,10 @@ class WorkerOptions:
 
     Attributes:
         location: The database.
-        data_folder: Folder with image data, if one was named.
-        devices: Devices and workers.
         lease_seconds: Silence after which a worker counts as lost.
         store_patience: Seconds for which an outage of the database is borne.
+        data_folder: Folder with image data, if one was named.
+        devices: Devices and workers.
         max_failures: Trials that may fail in a row before the workers are stopped.
         launcher: Name of what starts the workers.
 
@@ -43,10 +37,10 @@ class WorkerOptions:
     """
 
     location: Location
+    lease_seconds: float
+    store_patience: float
     data_folder: Path | None = None
     devices: DeviceOptions = field(default_factory=DeviceOptions)
-    lease_seconds: float = LEASE_SECONDS
-    store_patience: float = PATIENCE_SECONDS
     max_failures: int = MAX_FAILURES
     launcher: str = LOCAL.name
 

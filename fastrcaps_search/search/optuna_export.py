@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import takewhile
 
 import optuna
 from optuna.trial import FrozenTrial
 from sqlalchemy import Connection, inspect
-from sqlalchemy.exc import SQLAlchemyError
 
 from fastrcaps_search.analysis.optuna_trials import NUMBER_KEY, directions, frozen_trial, quiet
 from fastrcaps_search.definition.objective import COMMON
@@ -88,7 +86,7 @@ class OptunaExport:
         return True
 
     def _add(self, study: StudyRecord, finished: Sequence[TrialRecord]) -> None:
-        theirs, trials = self._study(study.definition)
+        theirs, trials = self._open(study.definition)
         # By our number: other programs may have added trials of their own.
         attributes = [trial.user_attrs for trial in trials]
         self._added = {one[NUMBER_KEY] for one in attributes if NUMBER_KEY in one}
@@ -100,16 +98,12 @@ class OptunaExport:
                 theirs.add_trial(frozen_trial(study, trial))
                 self._added.add(trial.number)
 
-    def _study(self, definition: StudyDefinition) -> tuple[optuna.Study, list[FrozenTrial]]:
+    def _open(self, definition: StudyDefinition) -> tuple[optuna.Study, list[FrozenTrial]]:
         """Optuna's study, made where it is missing, and its trials."""
         if self._opened is not None:
             # Another program may have deleted it.
             with suppress(KeyError):
                 return self._opened, self._opened.get_trials(deepcopy=False)
-        self._opened = self._open(definition)
-        return self._opened, self._opened.get_trials(deepcopy=False)
-
-    def _open(self, definition: StudyDefinition) -> optuna.Study:
         self.close()
         if not self._store.read(lambda connection: inspect(connection).has_table("studies")):
             self._store.write(create_tables)
@@ -124,20 +118,15 @@ class OptunaExport:
         self._storage.engine.dispose()
         prepare_writing(self._storage.engine, location)
         wanted = directions(definition)
-        create = partial(
-            optuna.create_study,
-            storage=self._storage,
-            study_name=self._name,
-            directions=wanted,
-            load_if_exists=True,
+        study = optuna.create_study(
+            storage=self._storage, study_name=self._name, directions=wanted, load_if_exists=True
         )
-        study = create()
         trials = study.get_trials(deepcopy=False)
         named = tuple(study.metric_names or ())
         if study.directions != wanted and not trials and named[: len(COMMON)] == COMMON:
             # Ours, which was given other objectives before its first trial.
             optuna.delete_study(study_name=self._name, storage=self._storage)
-            study, trials = create(), []
+            return self._open(definition)
         ours = not trials or any(NUMBER_KEY in trial.user_attrs for trial in trials)
         if study.directions != wanted or not ours:
             raise StoreError(
@@ -145,7 +134,8 @@ class OptunaExport:
                 "choose another --storage or study name"
             )
         study.set_metric_names(list(definition.objectives))
-        return study
+        self._opened = study
+        return study, trials
 
 
 def create_tables(connection: Connection) -> None:
@@ -165,9 +155,8 @@ def _errors(location: Location) -> Iterator[None]:
         try:
             yield
         except optuna.exceptions.StorageInternalError as error:
-            if isinstance(error.__cause__, SQLAlchemyError):
-                raise error.__cause__ from error
-            raise StoreError(f"{location.shown}: Optuna refused a request: {error}") from error
+            # Its cause is an error of SQLAlchemy, always.
+            raise error.__cause__ or error from error
         except (KeyError, RuntimeError) as error:
             # The study was deleted there just now, or the tables are of another Optuna.
             raise StoreError(f"{location.shown}: Optuna cannot use its tables: {error}") from error

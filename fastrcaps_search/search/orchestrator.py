@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
-from fastrcaps_search.errors import (
-    DiskError,
-    FastrcapsError,
-    InterruptedRunError,
-    RunError,
-    StoreError,
-    StoreUnavailableError,
-)
+from fastrcaps_search.analysis.summary import eta_seconds
+from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.search import estimate, files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
@@ -74,14 +68,11 @@ class RunObserver:
     def warned(self, warning: str) -> None:
         """What somebody should know, though the run goes on."""
 
-    def planned(self, orchestrator: Orchestrator, plan: WorkerPlan, outcome: RunOutcome) -> None:
-        """The workers have been chosen, and will be started; how the study stood before."""
-
     def training(
-        self, orchestrator: Orchestrator, plan: WorkerPlan
+        self, orchestrator: Orchestrator, plan: WorkerPlan, before: RunOutcome
     ) -> AbstractContextManager[Observer]:
-        """What hears the workers, for as long as they train."""
-        return nullcontext(lambda progress: None)
+        """What hears the workers, for as long as they train; how the study stood before."""
+        return nullcontext(lambda views, heard: None)
 
 
 class Orchestrator:
@@ -135,7 +126,7 @@ class Orchestrator:
 
     def peek(self, read: Callable[[Store], Read]) -> Read | None:
         """What is read; ``None`` when the database does not say it at once."""
-        with suppress(StoreUnavailableError, DiskError):
+        with suppress(FastrcapsError):
             return read(self._impatient)
         return None
 
@@ -148,11 +139,9 @@ class Orchestrator:
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        export = OptunaExport(self._store if patiently else self._impatient, self.study.name)
-        try:
+        store = self._store if patiently else self._impatient
+        with closing(OptunaExport(store, self.study.name)) as export:
             export.wait_and_add(LEASE_SECONDS)
-        finally:
-            export.close()
 
     def run(self, observer: RunObserver) -> RunOutcome:
         """Train what is left; how the study then stands.
@@ -172,11 +161,10 @@ class Orchestrator:
         plan = self.plan(observer, before)
         if plan.warning:
             observer.warned(plan.warning)
-        observer.planned(self, plan, before)
         if self.stop.is_set():
             raise InterruptedRunError("interrupted before anything was trained")
         try:
-            with observer.training(self, plan) as observe:
+            with observer.training(self, plan, before) as observe:
                 self.train(plan, observe)
         except FastrcapsError:
             # What ended the training is the news.
@@ -185,7 +173,7 @@ class Orchestrator:
             raise
         try:
             self.tell_optuna()
-        except (StoreError, DiskError) as error:
+        except FastrcapsError as error:
             observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
         after = self.outcome()
         is_continuous = configuration_count(self.study.definition) is None
@@ -225,18 +213,19 @@ class Orchestrator:
         """What will be done, on what, and about how long it will take."""
         work, definition = outcome.work, self.study.definition
         left = work.target - work.finished
-        trials = self._store.trials(self.study, epochs=True)
-        own = estimate.stored_seconds(trials, device=plan.machine.devices[0].partition(":")[0])
-        each = estimate.trial_seconds(definition, {**plan.step_seconds, **own})
+        each = estimate.trial_seconds(definition, plan.step_seconds)
         runs = work.planned_runs or len(work.repeats)
         workers = min(plan.workers, max(runs, 1))
+        # Nothing is known of a study without a run that has ended, nor of repeats.
+        seconds = eta_seconds(outcome.study, outcome.trials, work, workers=workers)
+        seconds = seconds or each / definition.runs_per_trial * runs / workers
         line = (
             f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
             f"{_repeats_in_words(outcome)}"
             f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
             f"{definition.epochs_in_words} x {definition.runs_per_trial} "
             f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
-            f"{estimate.in_words(each / definition.runs_per_trial * runs / workers)}"
+            f"{estimate.in_words(seconds)}"
             f"{' before the repeats' if left and outcome.study.front_runs else ''}"
         )
         if each >= LONG_TRIAL_SECONDS:

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from fastrcaps_search.definition.objective import measured
 from fastrcaps_search.errors import (
@@ -14,24 +13,21 @@ from fastrcaps_search.errors import (
     DeviceError,
     DiskError,
     DivergedError,
-    InterruptedRunError,
-    StoreError,
+    FastrcapsError,
     SuspendedError,
-    UsageError,
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints, tokens_by_epoch
+from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
+from fastrcaps_search.store.records import DIVERGED, Failure, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
 from fastrcaps_search.training.kernels import choose_kernel, classifier_of
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.run import Hooks, Run, trained_network
 from fastrcaps_search.training.splits import Splits, hits
 
@@ -43,25 +39,30 @@ class Workplace:
     Attributes:
         study: The study.
         splits: Images on the worker's device.
-        threads: Threads of torch for a new run.
+        threads: Called with the threads that a run was begun with, ``None`` for a new one, before
+            it is opened; gives how many it may have.
         tell: Called with an event and its facts.
         should_stop: Whether the worker was asked to stop.
         was_suspended: Whether the worker was suspended since this was asked last.
-        use_threads: Called with the threads of a run before it is opened; gives how many it may
-            have.
     """
 
     study: StudyRecord
     splits: Splits
-    threads: int
+    threads: Callable[[int | None], int]
     tell: Tell
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
-    use_threads: Callable[[int], int] = lambda threads: threads
 
 
-def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure | None:
-    """Train a claimed run and store its values, or the failure, which is returned.
+def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
+    """What names a run in what is told of it; a trial's only run needs no number."""
+    if key.run == 0 and study.definition.runs_per_trial == 1:
+        return {"trial": key.number}
+    return {"trial": key.number, "run": key.run}
+
+
+def train_run(place: Workplace, lease: RunLease) -> None:
+    """Train a claimed run; store and tell its values, or the failure.
 
     Its trial fails with it where it is one of the planned runs, or diverged. After any other
     failure of a later run the trial keeps its values.
@@ -69,7 +70,6 @@ def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure
     Args:
         place: The worker's study, images and ways to tell.
         lease: The lease of the run.
-        record: Its trial as stored when it was claimed, with its epochs.
 
     Raises:
         InterruptedRunError: Asked to stop; the run can be continued.
@@ -77,35 +77,33 @@ def train_run(place: Workplace, lease: RunLease, record: TrialRecord) -> Failure
         StoreError: The store or the lease is lost; the run can be continued.
         DeviceError: The device gave out; another process can continue the run.
     """
-    key = lease.claim.key
     try:
         with _device_faults():
-            result = RunTraining(place, lease, record).train()
-    except (InterruptedRunError, DiskError, StoreError, UsageError, DeviceError):
+            result = RunTraining(place, lease).train()
+    except DivergedError as error:
+        fail_run(place, lease, kind=DIVERGED, message=str(error))
+    except FastrcapsError:
         raise
     except Exception as error:
         # Whatever else a training raises is data about its configuration.
-        message, trace = _first_line(error), "".join(traceback.format_exception(error))
-        LOG.error("failed: %s\n%s", message, trace)
-        kind = DIVERGED if isinstance(error, DivergedError) else type(error).__name__
-        log = files.run_log(lease.store.location, place.study, key)
-        failure = Failure(kind, message, trace, str(log))
-        fail_run(place.study, lease, failure)
-        return failure
-    LOG.info(
-        "%s complete: accuracy %.4f, %.1f s, %d parameters",
-        key,
-        result.accuracy,
-        result.training_seconds,
-        result.parameters,
-    )
-    return None
+        fail_run(place, lease, kind=type(error).__name__, message=_first_line(error))
+    else:
+        LOG.info(
+            f"{lease.claim.key} complete: accuracy {result.accuracy:.4f}, "
+            f"{result.training_seconds:.1f} s, {result.parameters} parameters"
+        )
+        place.tell(WorkerEvent.COMPLETE, **named(place.study, lease.claim.key))
 
 
-def fail_run(study: StudyRecord, lease: RunLease, failure: Failure) -> None:
-    """Store that a run ended without values."""
-    is_planned = lease.claim.key.run < study.definition.runs_per_trial
-    lease.fail(failure, ends_trial=is_planned or failure.is_divergence)
+def fail_run(place: Workplace, lease: RunLease, *, kind: str, message: str) -> None:
+    """Store and tell that a run ended without values, by the error that is handled."""
+    study, key = place.study, lease.claim.key
+    log = files.run_log(lease.store.location, study, key)
+    failure = Failure(kind, message, traceback.format_exc(), str(log))
+    LOG.error(f"failed: {message}\n{failure.trace}")
+    is_planned, diverged = key.run < study.definition.runs_per_trial, failure.is_divergence
+    lease.fail(failure, ends_trial=is_planned or diverged)
+    place.tell(WorkerEvent.FAILED, **named(study, key), reason=message, diverged=diverged)
 
 
 @contextmanager
@@ -125,134 +123,105 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def stored_trial(study: StudyRecord, lease: RunLease) -> TrialRecord:
+    """The trial of a claimed run as it is stored now, with its epochs."""
+    (found,) = lease.store.trials(study, epochs=True, number=lease.claim.key.number)
+    return found
+
+
 class RunTraining:
     """Trains a claimed run.
 
     Args:
         place: The worker's study, images and ways to tell.
         lease: The lease of the run.
-        record: Its trial as stored when it was claimed, with its epochs.
     """
 
-    def __init__(self, place: Workplace, lease: RunLease, record: TrialRecord) -> None:
+    def __init__(self, place: Workplace, lease: RunLease) -> None:
         self._place = place
         self._lease = lease
-        self._record = record
+        self._record = stored_trial(place.study, lease)
         self._index = lease.claim.key.run
-        self._plan = training_plan(place.study.definition, record.parameters)
+        self._plan = training_plan(place.study.definition, self._record.parameters)
 
     def train(self) -> RunResult:
         """The result as stored: trained from the last checkpoint or the first epoch."""
-        setting = self._setting()
-        claim = self._lease.claim
-        folder = run_checkpoints(
-            self._lease.store.location,
-            self._place.study,
-            self._record,
-            self._index,
-            known=self._known(),
-            claim=claim.token,
-        )
+        setting, study = self._setting(), self._place.study
+        location, claim = self._lease.store.location, self._lease.claim.token
+        folder = run_checkpoints(location, study, self._record, self._index, claim=claim)
         result = None
         while result is None:
             try:
                 run = self._open(setting, folder)
                 result = run.train()
             except SuspendedError as error:
-                LOG.warning("%s: the epoch is trained again", error)
-                store, study, number = self._lease.store, self._place.study, claim.key.number
-                (self._record,) = store.trials(study, epochs=True, number=number)
+                LOG.warning(f"{error}: the epoch is trained again")
+                self._record = stored_trial(study, self._lease)
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        names, spent = self._place.study.definition.objectives, run.epochs[: result.best_epoch]
-        others = measured(names, spent, result.parameters)
+        spent = run.epochs[: result.best_epoch]
+        others = measured(study.definition.objectives, spent, result.parameters)
         self._lease.finish(replace(result, others=others))
         folder.keep_only_weights(result.best_epoch)
         return result
 
-    def _known(self) -> dict[int, int]:
-        """The claim whose checkpoint counts, by epoch."""
-        known = tokens_by_epoch(self._record, run=self._index)
-        # The holder before this one may have died between a checkpoint and its row. It had
-        # continued exactly the rows that are stored, and nobody has held the run since. A
-        # checkpoint without a row of a claim before that one may continue rows that are no more.
-        known[max(known, default=0) + 1] = self._lease.claim.token - 1
-        return known
-
     def _setting(self) -> RunSetting:
-        """Where the run trains; a continued one with the threads and kernels it was begun with.
-
-        The threads are never more than there are cores for them.
-        """
+        """Where the run trains; a continued one with the threads and kernels it was begun with."""
         device = self._place.splits.training.labels.device
-        runs = {run.run: run for run in self._record.runs}
-        before = runs[self._index].setting if self._index in runs else None
+        (before,) = (run.setting for run in self._record.runs if run.run == self._index)
         kernel = choose_kernel(
             device,
             network=self._plan.network,
             precision=self._plan.precision,
             stored=None if before is None else before.kernel,
         )
-        threads = self._place.threads if before is None else min(before.threads, cores())
-        threads = self._place.use_threads(threads)
+        threads = self._place.threads(None if before is None else before.threads)
         return devices.run_setting(
             device, precision=str(self._plan.precision), threads=threads, kernel=kernel
         )
 
     def _open(self, setting: RunSetting, folder: CheckpointFolder) -> Run:
-        run = self._build(setting.kernel, folder, self._hooks(setting))
+        """The run at its last checkpoint; from the start where that does not fit."""
+        try:
+            run = Run(
+                self._plan,
+                seed=self._place.study.seed_of(self._index),
+                splits=self._place.splits,
+                kernel=setting.kernel,
+                folder=folder,
+                hooks=self._hooks(setting),
+            )
+        except CheckpointError as error:
+            LOG.warning(f"starts again: {error}")
+            folder.remove()
+            return self._open(setting, folder)
         self._lease.begin(setting, fresh=not run.epochs)
         self._agree(run, setting, folder)
         return run
 
     def _hooks(self, setting: RunSetting) -> Hooks:
-        place = self._place
+        place, tell = self._place, self._place.tell
 
         def on_epoch(metrics: EpochMetrics) -> None:
             self._lease.store_epoch(metrics, setting=setting)
             LOG.info(
-                "run %d epoch %d/%d: batch %d, accuracy %.4f, loss %.5f, %.2f s",
-                self._index,
-                metrics.epoch,
-                self._plan.epochs,
-                metrics.batch_size,
-                metrics.accuracy,
-                metrics.loss,
-                metrics.training_seconds,
+                f"run {self._index} epoch {metrics.epoch}/{self._plan.epochs}: batch "
+                f"{metrics.batch_size}, accuracy {metrics.accuracy:.4f}, loss {metrics.loss:.5f}, "
+                f"{metrics.training_seconds:.2f} s"
             )
-            accuracy = round(metrics.accuracy, 6)
-            place.tell(WorkerEvent.EPOCH, run=self._index, epoch=metrics.epoch, accuracy=accuracy)
+            tell(WorkerEvent.EPOCH, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6))
 
         def on_progress(epoch: int, images: int, per_second: float) -> None:
-            speed = round(per_second, 1)
-            place.tell(WorkerEvent.PROGRESS, epoch=epoch, images=images, images_per_second=speed)
+            tell(WorkerEvent.PROGRESS, epoch=epoch, images_per_second=round(per_second, 1))
 
         def should_stop() -> bool:
             self._lease.require_held()
             return place.should_stop()
 
         def on_unsaved(epoch: int, error: DiskError) -> None:
-            LOG.warning("run %d epoch %d: %s", self._index, epoch, error)
-            place.tell(WorkerEvent.UNSAVED, epoch=epoch, reason=str(error))
+            LOG.warning(f"run {self._index} epoch {epoch}: {error}")
+            tell(WorkerEvent.UNSAVED, epoch=epoch, reason=str(error))
 
         return Hooks(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved)
-
-    def _build(self, kernel: str, folder: CheckpointFolder, hooks: Hooks) -> Run:
-        """The run at its last checkpoint; from the start where that does not fit."""
-        build = partial(
-            Run,
-            self._plan,
-            seed=self._place.study.seed_of(self._index),
-            splits=self._place.splits,
-            kernel=kernel,
-            folder=folder,
-            hooks=hooks,
-        )
-        try:
-            return build()
-        except CheckpointError as error:
-            LOG.warning("starts again: %s", error)
-            folder.remove()
-            return build()
 
     def _agree(self, run: Run, setting: RunSetting, folder: CheckpointFolder) -> None:
         """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""
@@ -266,22 +235,22 @@ class RunTraining:
                 folder.adopt(metrics.epoch)
                 self._lease.store_epoch(metrics, setting=setting)
         if last:
-            LOG.info("run %d continues at epoch %d from its checkpoint", self._index, last + 1)
-            self._place.tell(WorkerEvent.RESUMED, run=self._index, epoch=last + 1)
+            LOG.info(f"run {self._index} continues at epoch {last + 1} from its checkpoint")
+            self._place.tell(WorkerEvent.RESUMED, epoch=last + 1)
 
 
-def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> None:
+def read_test_set(place: Workplace, lease: RunLease) -> None:
     """Store what the best weights of a claimed run reach on the test set.
 
     Args:
         place: The worker's study and images.
         lease: The lease of the run.
-        record: Its trial with its epochs.
 
     Raises:
         CheckpointError: The weights are missing or damaged.
         DeviceError: The device gave out.
     """
+    record = stored_trial(place.study, lease)
     (run,) = (one for one in record.runs if one.run == lease.claim.key.run)
     weights = best_weights(lease.store.location, place.study, record, run)
     definition, test = place.study.definition, place.splits.test
@@ -292,4 +261,4 @@ def read_test_set(place: Workplace, lease: RunLease, record: TrialRecord) -> Non
         classifier, _ = classifier_of(network, device, definition=definition, stored=kernel)
         reached = int(hits(classifier, test).sum()) / len(test)
     lease.store_test_accuracy(reached)
-    LOG.info("%s: test accuracy %.4f", lease.claim.key, reached)
+    LOG.info(f"{lease.claim.key}: test accuracy {reached:.4f}")

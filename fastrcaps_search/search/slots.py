@@ -12,13 +12,14 @@ written within the length of a run.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
@@ -55,12 +56,10 @@ class Slots(AbstractContextManager["Slots"]):
         folder: Path | None = None,
     ) -> None:
         self._owner = owner
-        self._kind = kind
-        self._numbers = tuple(dict.fromkeys(core_ids() if numbers is None else numbers))
         self._folder = runtime_folder() if folder is None else folder
-        # A child forked without exec shares these locks and keeps them when this process dies;
-        # children that run another program do not inherit them.
-        self._locks: dict[int, int] = {}
+        chosen = core_ids() if numbers is None else numbers
+        self._files = {number: self._folder / f"{kind}-{number}" for number in chosen}
+        self._locks: dict[int, FileLock] = {}
         _prepare(self._folder)
 
     @property
@@ -81,9 +80,9 @@ class Slots(AbstractContextManager["Slots"]):
             UsageError: There are not so many cores, or the folder is not this user's own.
             DiskError: The folder cannot be written.
         """
-        if not 0 <= count <= len(self._numbers):
+        if not 0 <= count <= len(self._files):
             raise UsageError(
-                f"threads must be at most {len(self._numbers)}, the number of cores that this "
+                f"threads must be at most {len(self._files)}, the number of cores that this "
                 f"process may use, got {count}; use fewer threads"
             )
         before = min(len(self._locks), count)
@@ -135,8 +134,8 @@ class Slots(AbstractContextManager["Slots"]):
         """
         with suppress(FastrcapsError, OSError):
             _prepare(self._folder)
-            others = [self._path(one) for one in self._numbers if one not in self._locks]
-            return ", ".join(dict.fromkeys(_holder(path) for path in others if _is_locked(path)))
+            others = [file for number, file in self._files.items() if number not in self._locks]
+            return ", ".join(dict.fromkeys(filter(None, map(_holder, others))))
         return ""
 
     def release(self) -> None:
@@ -146,25 +145,18 @@ class Slots(AbstractContextManager["Slots"]):
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{self._kind}-{number}"
-
     def _shrink(self, count: int) -> None:
         while len(self._locks) > count:
-            _unlock(self._locks.popitem()[1])
+            self._locks.popitem()[1].release()
 
     def _grow(self, count: int) -> None:
-        for number in self._numbers:
-            if len(self._locks) == count:
-                return
-            if number in self._locks or (descriptor := _lock(self._path(number))) is None:
-                continue
-            self._locks[number] = descriptor
-            # Only for people to read: a full disk does not matter.
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)
-                text = f"process {os.getpid()} ({self._owner})"
-                os.write(descriptor, text.encode(errors="replace"))
+        for number, file in self._files.items():
+            if len(self._locks) < count and number not in self._locks and (lock := _locked(file)):
+                self._locks[number] = lock
+                # Only for people to read: a full disk does not matter.
+                with suppress(OSError):
+                    text = f"process {os.getpid()} ({self._owner})"
+                    file.write_text(text, errors="replace")
 
 
 def runtime_folder() -> Path:
@@ -207,40 +199,22 @@ def _fault(folder: Path) -> str:
     return "" if mode == 0o700 else f"mode {mode:04o}"
 
 
-def _lock(path: Path) -> int | None:
-    """Descriptor that holds the lock of a file; ``None`` where another one holds it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another file, or none, where this one was deleted before it was locked.
-            if os.path.samestat(os.fstat(descriptor), path.lstat()):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        os.close(descriptor)
-
-
-def _unlock(descriptor: int) -> None:
-    # Not only closed: a forked child may have the descriptor too.
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-def _is_locked(path: Path) -> bool:
-    descriptor = _lock(path)
-    if descriptor is None:
-        return True
-    _unlock(descriptor)
-    return False
-
-
-def _holder(path: Path) -> str:
-    """What the holder of a slot has written of itself."""
+def _locked(file: Path) -> FileLock | None:
+    """The lock of a file, held; ``None`` where another one holds it."""
+    # Where the kernel locks no files, a lock would outlive its process.
+    lock = FileLock(file, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False)
     try:
-        return path.read_text(errors="replace") or UNKNOWN
-    except OSError:
-        return UNKNOWN
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
+
+
+def _holder(file: Path) -> str:
+    """What the holder of a slot has written of itself; empty where nobody holds it."""
+    if lock := _locked(file):
+        lock.release()
+        return ""
+    with suppress(OSError):
+        return file.read_text(errors="replace") or UNKNOWN
+    return UNKNOWN

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import traceback
 from contextlib import suppress
 
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
-    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
-    StoreError,
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import CheckpointCollector
@@ -24,16 +21,15 @@ from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
+from fastrcaps_search.search.runs import Workplace, fail_run, named, read_test_set, train_run
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import Failure, Purpose, RunKey
+from fastrcaps_search.store.records import Purpose
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.device import SuspensionWatch
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import stage
@@ -114,12 +110,13 @@ class Worker:
         self._export.close()
         self._slots.release()
 
-    def _use_threads(self, threads: int) -> int:
-        """Threads of a run, which may have been begun with others than this worker's.
+    def _threads(self, before: int | None) -> int:
+        """Threads of a run: this worker's, or those that it was begun with.
 
         Where there are not so many free cores, it gets those at hand: nobody knows how long it
         would wait, with a trial that others could train.
         """
+        threads = self._spec.threads if before is None else min(before, cores())
         if not self._cores or self._slots.try_claim(threads):
             return threads
         return len(self._slots.held)
@@ -129,8 +126,8 @@ class Worker:
         if waits is WorkerEvent.NO_CORES:
             return {"cores": self._cores, "held": self._slots.holders()}
         held = [
-            f"{lease.key if self._numbers_runs(lease.key) else f'trial {lease.number}'} "
-            f"({lease.worker}, process {lease.pid} on {lease.host_name})"
+            " ".join(f"{word} {number}" for word, number in named(self._study, lease.key).items())
+            + f" ({lease.worker}, process {lease.pid} on {lease.host_name})"
             for lease in live_leases(self._store.leases(self._study))
         ]
         return {"held": ", ".join(held)}
@@ -148,19 +145,9 @@ class Worker:
                 folder=self._spec.data_folder,
             )
             self._place = Workplace(
-                self._study,
-                splits,
-                self._spec.threads,
-                self._tell,
-                self._stop.is_set,
-                watch,
-                self._use_threads,
+                self._study, splits, self._threads, self._tell, self._stop.is_set, watch
             )
         return self._place
-
-    def _numbers_runs(self, key: RunKey) -> bool:
-        """Whether a trial's only run is not meant, which needs no number."""
-        return key.run > 0 or self._study.definition.runs_per_trial > 1
 
     def _do(self, claim: Claim) -> None:
         lease = RunLease(self._store, claim)
@@ -170,9 +157,8 @@ class Worker:
             with logging_to(log), lease.renewed():
                 do(lease)
         except LeaseLostError as error:
-            LOG.warning("%s", error)
-            self._tell(WorkerEvent.LOST, **self._facts(claim))
-            return
+            LOG.warning(error)
+            self._tell(WorkerEvent.LOST, **named(self._study, claim.key))
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
             late = threading.Event()
@@ -184,70 +170,44 @@ class Worker:
             timer.cancel()
             raise
 
-    def _facts(self, claim: Claim) -> dict[str, object]:
-        """What names a run in what is told of it."""
-        key = claim.key
-        return {"trial": key.number, **({"run": key.run} if self._numbers_runs(key) else {})}
-
     def _train(self, lease: RunLease) -> None:
         claim = lease.claim
-        LOG.info(
-            "%s claimed by %s (claim %d): %s",
-            claim.key,
-            self._spec.name,
-            claim.token,
-            json.dumps(claim.parameters.to_dict()),
-        )
+        parameters = json.dumps(claim.parameters.to_dict())
+        LOG.info(f"{claim.key} claimed by {self._spec.name} (claim {claim.token}): {parameters}")
         epochs = self._study.definition.epochs_of(claim.parameters)
         policy = claim.parameters.described
-        self._tell(WorkerEvent.BEGINS, **self._facts(claim), policy=policy, epochs=epochs)
+        self._tell(
+            WorkerEvent.BEGINS, **named(self._study, claim.key), policy=policy, epochs=epochs
+        )
         try:
-            failure = train_run(self._staged(), lease, self._record(claim))
+            train_run(self._staged(), lease)
         except DeviceError as error:
             # Even if the run is lost, the device of this process is not to be trusted.
             with suppress(LeaseLostError):
                 self._note_device_fault(lease, error)
             raise
-        self._tell_end(claim, failure)
         self._collector.collect()
         # What cannot be written there now, is by a later worker or at the end of the command.
-        with suppress(StoreError, DiskError):
+        with suppress(FastrcapsError):
             self._export.add()
-
-    def _tell_end(self, claim: Claim, failure: Failure | None) -> None:
-        if failure is None:
-            self._tell(WorkerEvent.COMPLETE, **self._facts(claim))
-            return
-        told = {"reason": failure.message, "diverged": failure.is_divergence}
-        self._tell(WorkerEvent.FAILED, **self._facts(claim), **told)
-
-    def _record(self, claim: Claim) -> TrialRecord:
-        number = claim.key.number
-        (record,) = self._store.trials(self._study, epochs=True, number=number)
-        return record
 
     def _note_device_fault(self, lease: RunLease, error: DeviceError) -> None:
         """Count it; a training that has had its attempts ends as failed."""
-        faults = lease.note_device_fault()
-        LOG.error("attempt %d of %d: %s", faults, DEVICE_RETRIES + 1, error)
-        if faults <= DEVICE_RETRIES:
-            self._tell(
-                WorkerEvent.FAULT, attempt=faults, attempts=DEVICE_RETRIES + 1, reason=str(error)
-            )
-            return
-        log = files.run_log(self._store.location, self._study, lease.claim.key)
-        reason = f"{error} ({faults} attempts)"
-        failure = Failure("device", reason, traceback.format_exc(), str(log))
-        fail_run(self._study, lease, failure)
-        self._tell_end(lease.claim, failure)
+        faults, most = lease.note_device_fault(), DEVICE_RETRIES + 1
+        LOG.error(f"attempt {faults} of {most}: {error}")
+        if faults < most:
+            self._tell(WorkerEvent.FAULT, attempt=faults, attempts=most, reason=str(error))
+        else:
+            message = f"{error} ({faults} attempts)"
+            fail_run(self._staged(), lease, kind="device", message=message)
 
     def _test(self, lease: RunLease) -> None:
         claim = lease.claim
-        self._tell(WorkerEvent.TESTING, **self._facts(claim))
+        self._tell(WorkerEvent.TESTING, **named(self._study, claim.key))
         try:
-            read_test_set(self._staged(), lease, self._record(claim))
+            read_test_set(self._staged(), lease)
         except (CheckpointError, DeviceError) as error:
-            LOG.warning("no test accuracy: %s", error)
-            self._tell(WorkerEvent.UNTESTED, **self._facts(claim), reason=str(error))
+            LOG.warning(f"no test accuracy: {error}")
+            self._tell(WorkerEvent.UNTESTED, **named(self._study, claim.key), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()

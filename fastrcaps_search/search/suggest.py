@@ -52,24 +52,19 @@ def propose(
     definition = study.definition
     taken = {trial.configuration_key for trial in trials}
     if definition.space is None or definition.space.is_finite:
-        left = {
-            key: parameters
-            for key, parameters in configurations(definition).items()
-            if key not in taken
-        }
+        known = configurations(definition)
+        left = [(parameters, key) for key, parameters in known.items() if key not in taken]
         if not left:
             return None
         if definition.space is None:
-            key, parameters = next(iter(left.items()))
-            return parameters, key
+            return left[0]
     seed = derive_seed(study.seed, len(trials), zlib.crc32(worker.encode())) % 2**32
     feasible = sum(trial.is_feasible for trial in trials)
     with quiet():
         sampler = SAMPLERS[definition.sampler].build(seed=seed, feasible=feasible)
     found = _unseen(_shadow(study, trials, sampler), definition, taken, asks=ASKS)
     if found is None and definition.space.is_finite:
-        key, parameters = random.Random(seed).choice(list(left.items()))
-        return parameters, key
+        return random.Random(seed).choice(left)
     if found is None:
         # Of a continuous space, at random.
         shadow = _shadow(study, (), random_sampler(seed=seed))

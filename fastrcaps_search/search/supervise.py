@@ -6,14 +6,13 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
 from fastrcaps_search.search.events import Events, WorkerEvent
 from fastrcaps_search.search.launch import Launcher, WorkerHandle, WorkerSpec
-from fastrcaps_search.search.options import MAX_FAILURES
 
 RESTARTS = 3
 """Restarts of a worker in a row, without an epoch or a trial ended, before the run gives up."""
@@ -58,20 +57,12 @@ class WorkerView:
     store_is_out: bool = False
 
 
-@dataclass(slots=True)
-class Progress:
-    """What the supervisor shows.
-
-    Attributes:
-        workers: Views by name.
-        last: The newest event and its worker.
-    """
-
-    workers: dict[str, WorkerView] = field(default_factory=dict)
-    last: tuple[str, dict[str, Any]] | None = None
-
-
-Observer = Callable[[Progress], None]
+Heard = tuple[str, dict[str, Any]]
+"""A worker's name and its event."""
+Views = Mapping[str, WorkerView]
+"""All workers by name."""
+Observer = Callable[[Views, Heard | None], None]
+"""Called with all workers, and with what was heard just now, if anything was."""
 
 
 class Supervisor:
@@ -93,7 +84,7 @@ class Supervisor:
         launcher: Launcher,
         stop: threading.Event,
         observe: Observer,
-        max_failures: int = MAX_FAILURES,
+        max_failures: int,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._launcher = launcher
@@ -102,7 +93,7 @@ class Supervisor:
         self._max_failures = max_failures
         self._events: Events = queue.Queue()
         self._workers: dict[str, WorkerHandle] = {}
-        self._progress = Progress()
+        self._views: dict[str, WorkerView] = {}
         self._restarts: Counter[str] = Counter()
         self._failures: list[str] = []
         self._error: FastrcapsError | None = None
@@ -118,10 +109,8 @@ class Supervisor:
         try:
             for name in self._specs:
                 self._start(name)
-            while self._workers:
+            while self._workers and self._error is None and not self._stop.is_set():
                 self._hear()
-                if self._stop.is_set() or self._error is not None:
-                    break
         finally:
             self._end_workers()
         if self._error is not None:
@@ -132,42 +121,35 @@ class Supervisor:
             )
 
     def _start(self, name: str) -> None:
-        self._progress.workers[name] = WorkerView(name)
+        self._views[name] = WorkerView(name)
         self._workers[name] = self._launcher.start(self._specs[name], self._events)
 
     def _hear(self) -> None:
         try:
             name, event = self._events.get(timeout=POLL_SECONDS)
         except queue.Empty:
-            self._observe(self._progress)
+            self._observe(self._views, None)
             for worker in self._workers.values():
                 # When the study is over, a worker that was suspended would be waited for.
                 if self._is_over and worker.is_suspended:
                     worker.kill()
             return
         if event is None:
-            self._ended(name)
+            event = self._ended(name)
         else:
             self._note(name, event)
-            self._progress.last = (name, event)
-        self._observe(self._progress)
-        self._progress.last = None
+        self._observe(self._views, None if event is None else (name, event))
 
     def _note(self, name: str, event: dict[str, Any]) -> None:
-        view = self._progress.workers[name]
         kind = event["event"]
         if kind in ADVANCES:
             self._restarts[name] = 0
         if kind in DOING:
-            facts: dict[str, Any] = {
-                key: event.get(key) for key in ("trial", "run", "policy", "epochs")
-            }
-            self._progress.workers[name] = WorkerView(name, DOING[kind], **facts)
-        elif kind in (WorkerEvent.EPOCH, WorkerEvent.PROGRESS):
-            view.epoch = event["epoch"]
-            view.accuracy = event.get("accuracy", view.accuracy)
-            view.images_per_second = event.get("images_per_second", view.images_per_second)
-        elif kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
+            self._views[name] = WorkerView(name, DOING[kind])
+        view = self._views[name]
+        for fact in event.keys() & WorkerView.__dataclass_fields__.keys():
+            setattr(view, fact, event[fact])
+        if kind in (WorkerEvent.STORE_OUT, WorkerEvent.STORE_BACK):
             view.store_is_out = kind == WorkerEvent.STORE_OUT
         self._judge(kind, event)
 
@@ -201,34 +183,32 @@ class Supervisor:
                 "more"
             )
 
-    def _ended(self, name: str) -> None:
+    def _ended(self, name: str) -> dict[str, Any] | None:
+        """Start a worker again that has died; the event to show then."""
         worker = self._workers.pop(name)
         code = worker.wait(STOP_SECONDS)
         # One that says no more, but does not end, would train beside its successor.
         worker.kill()
-        worker.close()
-        self._progress.workers[name] = WorkerView(name, "ended")
+        self._views[name] = WorkerView(name, "ended")
         is_clean = code in (0, InterruptedRunError.exit_code)
         if is_clean or self._error or self._stop.is_set() or self._is_over:
-            return
+            return None
         self._restarts[name] += 1
         if self._restarts[name] > RESTARTS:
             self._error = RunError(
                 f"{name} died {self._restarts[name]} times without finishing an epoch (exit code "
                 f"{code}), so the run stops; {self._specs[name].log} may say why"
             )
-            return
+            return None
         self._start(name)
-        # Shown by the caller, like every event.
-        self._progress.last = (name, {"event": WorkerEvent.DIED, "exit_code": code})
+        return {"event": WorkerEvent.DIED, "exit_code": code}
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():
             worker.stop()
         end = time.monotonic() + STOP_SECONDS
         for worker in self._workers.values():
-            if worker.wait(max(end - time.monotonic(), 0.0)) is None:
-                worker.kill()
-                worker.wait(STOP_SECONDS)
-            worker.close()
+            worker.wait(max(end - time.monotonic(), 0.0))
+            worker.kill()
+            worker.wait(STOP_SECONDS)
         self._workers.clear()

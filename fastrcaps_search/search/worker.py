@@ -16,13 +16,11 @@ import sys
 import threading
 import traceback
 from contextlib import closing, suppress
-from typing import TextIO
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
-from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 
@@ -35,30 +33,24 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
-    tell = _teller(_private_stdout())
+    tell = _teller()
     LOG.setLevel("INFO")
     LOG.propagate = False
     spec = own_spec(sys.argv[1], os.environ)
     try:
         _work(spec, tell=tell, stop=stop)
-    except DeviceError:
-        # Not told as an error: the supervisor starts a fresh process, a few times.
-        _log_trace(spec.location)
-        return DEVICE_EXIT_CODE
-    except FastrcapsError as error:
-        _log_trace(spec.location)
+    except Exception as error:
+        # To the worker's log, unless the disk that holds it is full.
+        with suppress(OSError):
+            sys.stderr.write(spec.location.redacted(traceback.format_exc()))
+        if isinstance(error, DeviceError):
+            # Not told as an error: the supervisor starts a fresh process, a few times.
+            return DEVICE_EXIT_CODE
+        if not isinstance(error, FastrcapsError):
+            return FastrcapsError.exit_code
         tell(WorkerEvent.ERROR, message=str(error), exit_code=error.exit_code)
         return error.exit_code
-    except Exception:
-        _log_trace(spec.location)
-        return FastrcapsError.exit_code
     return 0
-
-
-def _log_trace(location: Location) -> None:
-    """Write the trace to the worker's log, unless the disk that holds it is full."""
-    with suppress(OSError):
-        sys.stderr.write(location.redacted(traceback.format_exc()))
 
 
 def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
@@ -66,10 +58,7 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     from fastrcaps_search.search.study_worker import Worker
 
     def tell_outage(reason: str | None) -> None:
-        if reason:
-            tell(WorkerEvent.STORE_OUT, reason=reason)
-        else:
-            tell(WorkerEvent.STORE_BACK)
+        tell(WorkerEvent.STORE_OUT if reason else WorkerEvent.STORE_BACK, reason=reason)
 
     patience = RetryPolicy(spec.store_patience, stop, tell_outage)
     with (
@@ -79,14 +68,11 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
         worker.work()
 
 
-def _private_stdout() -> TextIO:
-    """The standard output for events alone; what libraries print goes to the worker's log."""
+def _teller() -> Tell:
+    """Tells on the standard output; what libraries print there goes to the worker's log."""
     events = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    return events
 
-
-def _teller(events: TextIO) -> Tell:
     def tell(event: WorkerEvent, **facts: object) -> None:
         try:
             # A supervisor that is suspended reads nothing: the training goes on unheard.

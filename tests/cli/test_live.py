@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,14 @@ from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
-from fastrcaps_search.search.supervise import Progress, WorkerView
+from fastrcaps_search.search.supervise import WorkerView
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete
 from tests.triples import values_of
 
+PATIENCE: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
 PLAN = WorkerPlan(MachineInfo(("cpu",), "CPU"), {}, workers=1, threads=1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
 AGAIN = [(0.96, 6.0), (0.95, 6.1), (0.955, 6.2), (0.945, 6.3)]
@@ -37,7 +39,9 @@ def run(tmp_path: Path) -> Iterator[tuple[Orchestrator, int]]:
     """A study of six trials, some of them trained twice, and the number of the last of these."""
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=6, location=location, front_runs=2)
+    options = RunOptions(
+        definition=definition, trials=6, location=location, front_runs=2, **PATIENCE
+    )
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         queue = queue_of(store, begun)
         for accuracy, seconds in [*FIRST, *AGAIN]:
@@ -59,7 +63,7 @@ def test_what_a_run_says_of_a_repeated_trial_are_the_means_of_its_runs(
     assert values.accuracy != pytest.approx(accuracy, abs=1e-4)
     event = {"event": "complete", "trial": number, "run": 1}
     with display(study, PLAN, Namespace(quiet=False, verbose=False)) as observe:
-        observe(Progress({"w": WorkerView("w", run=1)}, ("w", event)))
+        observe({"w": WorkerView("w", run=1)}, ("w", event))
     assert capsys.readouterr().out == (
         f"w: trial {number} run 1 complete; means now: accuracy {100 * accuracy:.2f} %, "
         f"{seconds:.1f} s, 10 parameters\n"
@@ -71,12 +75,12 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
 ) -> None:
     definition = StudyDefinition.from_dict({"name": "tiny", "network": "lenet5", "epochs": 2})
     location = locate(str(tmp_path / "a.db"))
-    options = RunOptions(definition=definition, trials=1, location=location)
+    options = RunOptions(definition=definition, trials=1, location=location, **PATIENCE)
     with closing(Orchestrator.begin(options)) as begun, closing(Store.writing(location)) as store:
         complete(store, claimed(queue_of(store, begun)), values_of(0.1, 5.0, 10))
         event = {"event": "complete", "trial": 0}
         with display(begun, PLAN, Namespace(quiet=False, verbose=False)) as observe:
-            observe(Progress({"w": WorkerView("w")}, ("w", event)))
+            observe({"w": WorkerView("w")}, ("w", event))
     assert capsys.readouterr().out == (
         "w: trial 0 complete: accuracy 10.00 %, 5.0 s, 10 parameters; "
         "infeasible: not better than guessing\n"

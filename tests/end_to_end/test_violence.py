@@ -127,6 +127,7 @@ def real_crew(location: Location, *, seed: int, most_strokes: int) -> Violence:
             location=location,
             log=location.files / f"{name}.log",
             lease_seconds=3.0,
+            store_patience=600.0,
         )
         return RealProcess(spec, events)
 

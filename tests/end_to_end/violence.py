@@ -176,7 +176,7 @@ class RealProcess:
         """Of a worker that has said its last word."""
         code = self._worker.wait(STOP_SECONDS)
         assert code is not None, "a worker that says no more must end"
-        self._worker.close()
+        self._worker.kill()
         return code
 
 

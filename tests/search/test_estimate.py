@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search.estimate import (
     batch_sizes,
     in_words,
     probed_sizes,
     seconds_at,
-    stored_seconds,
     trial_seconds,
 )
-from fastrcaps_search.store.records import EpochRecord, TrialState
-from fastrcaps_search.store.trials import TrialRecord
 
 MEASURED = {1: 0.01, 10: 0.05, 100: 0.5}
 
@@ -137,50 +132,6 @@ def test_the_seconds_weigh_each_batch_size_by_its_share_of_the_study() -> None:
     assert trial_seconds(definition, MEASURED) == pytest.approx(seconds)
     repeated = study(space=TWO, runs_per_trial=5)
     assert trial_seconds(repeated, MEASURED) == pytest.approx(5 * seconds)
-
-
-def epoch(size: int, *, steps: int, seconds: float, device: str = "cpu") -> EpochRecord:
-    return EpochRecord(
-        run=0,
-        token=1,
-        worker="w",
-        metrics=EpochMetrics(
-            1, size, 1e-3, 1e-3, 1.0, 1.0, 0.0, 0.5, 0.5, seconds, 9.0, steps, steps * size
-        ),
-        setting=RunSetting(device, "a name", "2.6", "fp32", 1, "eager"),
-        sharing=1,
-        stored_at=0.0,
-    )
-
-
-def trial(number: int, *epochs: EpochRecord) -> TrialRecord:
-    return TrialRecord(
-        number=number,
-        state=TrialState.COMPLETE,
-        parameters=TrialParameters.from_dict({"lr_policy": "fixed", "batch_policy": "constant"}),
-        configuration_key=str(number),
-        values=None,
-        failure=None,
-        created_at=0.0,
-        finished_at=1.0,
-        epochs=epochs,
-    )
-
-
-def test_costs_measured_by_the_studys_own_epochs() -> None:
-    trials = [
-        # Seconds per step of batch 10: 0.1, 0.2 and 0.9, whose median is 0.2.
-        trial(0, epoch(10, steps=10, seconds=1.0), epoch(10, steps=10, seconds=2.0)),
-        trial(1, epoch(10, steps=10, seconds=9.0), epoch(1, steps=100, seconds=3.0)),
-        trial(2, epoch(10, steps=10, seconds=0.001, device="cuda")),
-        trial(3),
-    ]
-    found = stored_seconds(trials, device="cpu")
-    assert found == pytest.approx({10: 0.2, 1: 0.03})
-    card = stored_seconds(trials, device="cuda")
-    assert card == pytest.approx({10: 0.0001})
-    assert stored_seconds([], device="cpu") == {}
-    assert stored_seconds([trial(0)], device="cpu") == {}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ from fastrcaps_search.search.launch import (
     worker_command,
     worker_environment,
 )
-from fastrcaps_search.search.supervise import RESTARTS, Observer, Progress, Supervisor, WorkerView
+from fastrcaps_search.search.supervise import (
+    RESTARTS,
+    Heard,
+    Observer,
+    Supervisor,
+    Views,
+    WorkerView,
+)
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.training.resources import WAITING_VARIABLES
 
@@ -35,6 +42,8 @@ def spec(folder: Path, *, device: str = "cpu", threads: int = 1) -> WorkerSpec:
         location=locate("sqlite:////data/a.db"),
         data_folder=Path("/data"),
         log=folder / "log",
+        lease_seconds=30.0,
+        store_patience=600.0,
     )
 
 
@@ -137,7 +146,7 @@ def worker_script(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def supervise(
-    folder: Path, observe: Observer = lambda progress: None, *, max_failures: int = 3
+    folder: Path, observe: Observer = lambda views, heard: None, *, max_failures: int = 3
 ) -> None:
     Supervisor(
         [spec(folder)],
@@ -161,7 +170,7 @@ def test_events_are_heard_and_other_lines_passed_over(
         ("worker-0", None),
     ]
     assert worker.wait(60) == 0
-    worker.close()
+    worker.kill()
 
 
 def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
@@ -175,9 +184,9 @@ def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
     worker_script.append("".join(f"print({json.dumps(event)!r})\n" for event in said))
     seen: list[tuple[object, ...]] = []
 
-    def observe(progress: Progress) -> None:
-        view = progress.workers["worker-0"]
-        if progress.last is not None:
+    def observe(views: Views, heard: Heard | None) -> None:
+        view = views["worker-0"]
+        if heard is not None:
             seen.append((view.trial, view.policy, view.epoch, view.epochs))
 
     supervise(tmp_path, observe)
@@ -192,15 +201,12 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
     worker_script.append("import sys; print('why', file=sys.stderr); sys.exit(9)")
     seen: list[object] = []
 
-    def observe(progress: Progress) -> None:
-        if progress.last is not None:
-            seen.append(progress.last[1])
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(heard[1])
 
-    supervisor = Supervisor(
-        [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=observe
-    )
     with pytest.raises(RunError) as error:
-        supervisor.run()
+        supervise(tmp_path, observe)
     # Each death is told once; the last one is the error.
     assert seen == [{"event": "died", "exit_code": 9}] * RESTARTS
     assert str(error.value) == (
@@ -216,9 +222,7 @@ def test_what_a_worker_says_is_wrong_ends_the_run_with_its_words(
     said = '{"event": "error", "message": "no data", "exit_code": 2}'
     worker_script.append(f"print('{said}'); raise SystemExit(2)")
     with pytest.raises(RunError, match=r"^no data$") as error:
-        Supervisor(
-            [spec(tmp_path)], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
-        ).run()
+        supervise(tmp_path)
     assert error.value.exit_code == 2
 
 
@@ -229,9 +233,9 @@ def test_failures_in_a_row_end_the_run_but_a_success_between_them_does_not(
     complete = """print('{"event": "complete", "trial": 9}', flush=True)\n"""
     seen: list[str] = []
 
-    def observe(progress: Progress) -> None:
-        if progress.last is not None:
-            seen.append(str(progress.last[1]["event"]))
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(str(heard[1]["event"]))
 
     worker_script.append(failed % (0, 0) + failed % (1, 1) + complete + failed % (2, 2))
     supervise(tmp_path, observe)
@@ -278,9 +282,13 @@ def test_divergence_is_no_failure_in_a_row_and_the_number_can_be_chosen(
 
 def test_a_worker_that_tests_still_does_when_the_database_is_back(tmp_path: Path) -> None:
     supervisor = Supervisor(
-        [], launcher=LOCAL, stop=threading.Event(), observe=lambda progress: None
+        [],
+        launcher=LOCAL,
+        stop=threading.Event(),
+        observe=lambda views, heard: None,
+        max_failures=3,
     )
-    views = supervisor._progress.workers
+    views = supervisor._views
     views["w"] = WorkerView("w")
     supervisor._note("w", {"event": "testing", "trial": 3})
     for kind in ("store_out", "store_back"):

@@ -13,6 +13,7 @@ from fastrcaps_search.search.options import RunOptions, WorkerOptions
 from fastrcaps_search.store.location import locate
 
 STUDY = StudyDefinition.from_dict({"name": "s", "network": "lenet5", "epochs": 2})
+PATIENT: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
 LEASE = "lease_seconds must be seconds from 1 to 86400, got "
 PATIENCE = "store_patience must be seconds from 0 to 31536000, got "
 FAILURES = "max_failures must be a whole number of at least 1, got "
@@ -43,7 +44,7 @@ def test_options_of_workers_that_cannot_be(
     tmp_path: Path, given: dict[str, Any], line: str
 ) -> None:
     with pytest.raises(UsageError) as error:
-        WorkerOptions(location=locate(str(tmp_path / "a.db")), **given)
+        WorkerOptions(location=locate(str(tmp_path / "a.db")), **{**PATIENT, **given})
     assert str(error.value) == line
     # The same from Python, before anything is made.
     with pytest.raises(UsageError) as error:
@@ -65,7 +66,7 @@ def test_options_of_workers_that_cannot_be(
     ],
 )
 def test_options_of_runs_that_cannot_be(tmp_path: Path, given: dict[str, Any], line: str) -> None:
-    options = {"trials": 1, **given}
+    options = {"trials": 1, **PATIENT, **given}
     with pytest.raises(UsageError) as error:
         RunOptions(definition=STUDY, location=locate(str(tmp_path / "a.db")), **options)
     assert str(error.value) == line

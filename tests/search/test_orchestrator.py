@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,7 @@ STUDY = StudyDefinition.from_dict(
         "space": {"batch_policy": ["constant"]},
     }
 )
+PATIENCE: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
 ONE, TWO = WorkerLayout(1, 2), WorkerLayout(2, 1)
 METRICS = EpochMetrics(1, 16, 1e-3, 1e-3, 0.5, 0.4, 0.1, 0.8, 0.9, 2.0, 0.1, 4, 64)
 
@@ -110,7 +112,9 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrat
             location = locate(str(tmp_path / "a.db"))
             devices = DeviceOptions("auto", workers, workers_per_device)
             made = Orchestrator.begin(
-                RunOptions(definition=STUDY, trials=trials, location=location, devices=devices)
+                RunOptions(
+                    definition=STUDY, trials=trials, location=location, devices=devices, **PATIENCE
+                )
             )
             stack.callback(made.close)
             return made
@@ -138,7 +142,7 @@ def begun(run: Orchestrator) -> tuple[str, str | None]:
     outcome = run.outcome()
     plan = run.plan(RunObserver(), outcome)
     assert f"1 run; {plan.words}; about " in run.plan_line(plan, outcome)
-    run.train(plan, lambda progress: None)
+    run.train(plan, lambda views, heard: None)
     return plan.words, plan.warning
 
 
@@ -159,6 +163,20 @@ def test_a_study_keeps_the_layout_that_was_chosen_for_it(
     finish(tmp_path, 3)
     assert begun(run()) == ("1 worker with 1 thread (as before) on a CPU", None)
     assert [spec.threads for spec in machine.started] == [1]
+
+
+def test_the_time_left_goes_by_the_steps_that_were_measured_until_a_run_has_ended(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    # Four constant policies take 8 steps of batch 16; WarmAdaBatch takes 64 of batch 1, which last
+    # as long, and then as many as 16, 8 or (four times) 4: 45.6 in the mean. Two trials a worker.
+    machine.measured = {ONE: 20.0, TWO: 10.0}
+    begun = run()
+    outcome = begun.outcome()
+    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 15 min")
+    finish(tmp_path, 2)
+    outcome = begun.outcome()
+    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 10 s")
 
 
 def test_workers_of_two_runs_at_once_have_names_of_their_own(
@@ -293,7 +311,9 @@ def test_a_continuous_space_without_more_to_offer_is_done(
     space = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
     study = StudyDefinition.from_dict({**STUDY.to_dict(), "space": space})
     machine.meanwhile = lambda: finish(tmp_path, 2)
-    options = RunOptions(definition=study, trials=4, location=locate(str(tmp_path / "a.db")))
+    options = RunOptions(
+        definition=study, trials=4, location=locate(str(tmp_path / "a.db")), **PATIENCE
+    )
     with closing(Orchestrator.begin(options)) as orchestrator:
         work = orchestrator.run(RunObserver()).work
     assert (work.is_searching, work.exhausted, work.target) == (False, True, 2)

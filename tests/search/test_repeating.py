@@ -73,14 +73,18 @@ class Site:
         def tell(event: str, **facts: Any) -> None:  # noqa: ANN401  # any facts
             """Nobody listens."""
 
-        return Workplace(self.study, self.splits, 1, tell, should_stop, lambda: False)
+        return Workplace(
+            self.study, self.splits, lambda before: before or 1, tell, should_stop, lambda: False
+        )
 
     def record(self, number: int = 0) -> TrialRecord:
         return self.store.trials(self.study, epochs=True)[number]
 
     def train(self) -> None:
         lease = self.claim()
-        assert train_run(self.place(), lease, self.record(lease.claim.key.number)) is None
+        train_run(self.place(), lease)
+        key = lease.claim.key
+        assert self.record(key.number).runs[key.run].accuracy is not None
 
     def repeat(self, should_stop: Callable[[], bool] = lambda: False) -> int:
         """Train one more run; its index."""
@@ -88,7 +92,7 @@ class Site:
         key = lease.claim.key
         assert key.run >= self.study.definition.runs_per_trial
         try:
-            train_run(self.place(should_stop), lease, self.record(key.number))
+            train_run(self.place(should_stop), lease)
         finally:
             lease.release()
         return key.run
@@ -97,7 +101,7 @@ class Site:
         """Read the test set by the next run."""
         lease = self.claim(Purpose.TEST)
         try:
-            read_test_set(self.place(), lease, self.record(lease.claim.key.number))
+            read_test_set(self.place(), lease)
         finally:
             lease.release()
 
@@ -244,7 +248,7 @@ def test_a_run_without_its_network_keeps_no_other_from_the_test_set(make: MakeSi
     queue = TrialQueue(claimant, propose)
     queue.give_up_testing(RunKey(0, 0))
     lease = RunLease(site.store, claimed(queue, Purpose.TEST))
-    read_test_set(site.place(), lease, site.record())
+    read_test_set(site.place(), lease)
     lease.release()
     assert queue.claim_next() is Idle.DONE
     first, second = site.record().runs

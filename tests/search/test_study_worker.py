@@ -87,6 +87,8 @@ def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worke
         threads=1,
         location=store.location,
         log=Path("log"),
+        lease_seconds=30.0,
+        store_patience=600.0,
     )
     return Worker(
         store,
@@ -215,11 +217,12 @@ def test_a_worker_that_cannot_have_the_threads_of_a_run_goes_on_with_its_own(
     enter_study(location, STUDY, seed=None, budget=2)
     made = worker(open_store(), queue.Queue())
     assert made._slots.try_claim(1)
-    assert made._use_threads(every) == every
-    made._use_threads(1)
+    assert made._threads(every) == every
+    assert made._threads(every + 1) == every
+    assert made._threads(None) == 1
     with Slots(owner="other") as other:
         assert other.try_claim(1)
-        assert made._use_threads(every) == 1
+        assert made._threads(every) == 1
     made.close()
 
 
@@ -233,8 +236,8 @@ def test_a_full_disk_under_the_log_of_a_trial_harms_nothing(tmp_path: Path) -> N
 
 UNHEARD = """
 import json, os, sys
-from fastrcaps_search.search.worker import _private_stdout, _teller
-tell = _teller(_private_stdout())
+from fastrcaps_search.search.worker import _teller
+tell = _teller()
 for number in range(20_000):
     tell("progress", epoch=number, images=1, images_per_second=1.0)
 sys.stderr.write("went on\\n")
@@ -276,6 +279,8 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
             threads=1,
             location=location,
             log=tmp_path / f"{index}.log",
+            lease_seconds=30.0,
+            store_patience=600.0,
         )
         for index in range(2)
     ]
@@ -284,11 +289,12 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
         specs,
         launcher=LOCAL,
         stop=threading.Event(),
-        observe=lambda progress: started.extend(
+        observe=lambda views, heard: started.extend(
             made.process.pid
             for made in supervisor._workers.values()
             if isinstance(made, LocalWorker)
         ),
+        max_failures=3,
     )
     supervisor.run()
     for pid in set(started):
