@@ -28,6 +28,7 @@ A value better than an edge counts as that edge; a trial at or beyond a worse on
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,7 @@ class Box:
             worst, best = edges
             if OBJECTIVES[name].scale is not FRACTIONS:
                 # No time and no parameters are better than any.
-                column = np.log(np.maximum(column, math.ulp(0.0)))
+                column = np.log(np.maximum(column, sys.float_info.min))
                 worst, best = np.log(edges)
             columns.append(np.maximum((best - column) / (best - worst), 0.0))
         return np.column_stack(columns)
