@@ -34,6 +34,8 @@ from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete, fail
 
+pytestmark = pytest.mark.usefixtures("torch_as_it_was")
+
 STUDY = StudyDefinition.from_dict(
     {
         "name": "tiny",
