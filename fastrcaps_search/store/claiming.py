@@ -171,9 +171,7 @@ class Claimant:
             if done is not None:
                 return RunKey(done.number, done.run), done.token
             taken = change(connection)
-            if taken is None:
-                return None
-            if not self._insert_lease(connection, *taken, purpose, nonce):
+            if taken is not None and not self._insert_lease(connection, *taken, purpose, nonce):
                 # Its holder has renewed it since it was read.
                 connection.rollback()
                 return None
@@ -182,8 +180,7 @@ class Claimant:
         taken = self.store.write(attempt)
         if taken is None:
             return None
-        key, token = taken
-        return Claim(self, key, token, purpose, parameters, configuration_key)
+        return Claim(self, *taken, purpose, parameters, configuration_key)
 
 
 @dataclass(frozen=True, slots=True)
