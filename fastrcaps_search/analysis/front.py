@@ -11,12 +11,7 @@ from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the trials on the front, in the order of :func:`front_trials`."""
-    return [trial.number for trial in front_trials(trials)]
-
-
-def front_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The feasible trials that no other feasible trial dominates.
+    """Numbers of the feasible trials that no other feasible trial dominates.
 
     Sorted by accuracy, highest first, then by seconds, then by number. Trials of equal values
     are all on the front.
@@ -25,7 +20,7 @@ def front_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     mask = front_mask([values.costs for _, values in valued])
     front = [pair for pair, on_front in zip(valued, mask, strict=True) if on_front]
     front.sort(key=lambda pair: (-pair[1].accuracy, pair[1].training_seconds, pair[0].number))
-    return [trial for trial, _ in front]
+    return [trial.number for trial, _ in front]
 
 
 def probabilities(trials: Sequence[TrialRecord]) -> Mapping[int, float]:
@@ -66,8 +61,9 @@ def without_network(trials: Sequence[TrialRecord]) -> list[int]:
 
     They may be chosen, but neither exported nor tested until they are repeated.
     """
+    front = set(front_numbers(trials))
     return sorted(
         trial.number
-        for trial in front_trials(trials)
-        if trial.results and all(run.removed for run in trial.results)
+        for trial in trials
+        if trial.number in front and trial.results and all(run.removed for run in trial.results)
     )
