@@ -12,16 +12,9 @@ from fastrcaps_search.store.trials import TrialRecord
 
 
 def front_numbers(trials: Sequence[TrialRecord]) -> list[int]:
-    """Numbers of the trials on the front, in the order of :func:`front_of`."""
-    return [trial.number for trial in front_trials(trials)]
-
-
-def front_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The feasible trials on the front, in the order of :func:`front_of`."""
-    by_number = {trial.number: trial for trial in trials}
+    """Numbers of the feasible trials on the front, in the order of :func:`front_of`."""
     valued = {trial.number: trial.feasible_values for trial in trials}
-    numbers = front_of({number: values for number, values in valued.items() if values is not None})
-    return [by_number[number] for number in numbers]
+    return front_of({number: values for number, values in valued.items() if values is not None})
 
 
 def front_of(rows: Mapping[int, Mapping[str, float]]) -> list[int]:
@@ -77,8 +70,9 @@ def without_network(trials: Sequence[TrialRecord]) -> list[int]:
 
     They may be chosen, but neither exported nor tested until they are repeated.
     """
+    front = set(front_numbers(trials))
     return sorted(
         trial.number
-        for trial in front_trials(trials)
-        if trial.results and all(run.removed for run in trial.results)
+        for trial in trials
+        if trial.number in front and trial.results and all(run.removed for run in trial.results)
     )

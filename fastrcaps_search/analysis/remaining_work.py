@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.analysis.front import front_numbers, front_trials, near_front_numbers
+from fastrcaps_search.analysis.front import front_numbers, near_front_numbers
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
@@ -119,8 +119,9 @@ def untested_front(study: StudyRecord, trials: Sequence[TrialRecord]) -> list[Ru
     """
     if study.definition.evaluate_on is EvaluateOn.TEST:
         return []
-    front = sorted(front_trials(trials), key=lambda trial: trial.number)
-    return [RunKey(trial.number, run.run) for trial in front for run in trial.untested]
+    front = set(front_numbers(trials))
+    on_front = [trial for trial in trials if trial.number in front]
+    return [RunKey(trial.number, run.run) for trial in on_front for run in trial.untested]
 
 
 def _missing(trial: TrialRecord, runs: int) -> list[RunKey]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastrcaps_search.analysis.front import front_trials, probabilities
+from fastrcaps_search.analysis.front import front_numbers, probabilities
 from fastrcaps_search.errors import NothingFitsError
 from fastrcaps_search.store.records import MEASURED, TrialState
 from fastrcaps_search.store.trials import TrialRecord
@@ -25,9 +25,10 @@ def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
 
 
 def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """Rows of ``front --json``, in the order of :func:`front_trials`."""
+    """Rows of ``front --json``, in the order of :func:`front_numbers`."""
+    by_number = {trial.number: trial for trial in trials}
     sureness = probabilities(trials)
-    return [trial_row(trial, sureness.get(trial.number)) for trial in front_trials(trials)]
+    return [trial_row(by_number[n], sureness.get(n)) for n in front_numbers(trials)]
 
 
 def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:

@@ -146,16 +146,15 @@ def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
     }
     return tuple(
         f"The complete trials mix {what} ({', '.join(map(str, found))}"
-        f"{_exceptions(what, complete)}): compare their training seconds with care."
+        f"{_exceptions(complete) if what == SHARING else ''}): compare their training seconds "
+        "with care."
         for what, found in mixed.items()
         if len(found) > 1
     )
 
 
-def _exceptions(what: str, complete: Sequence[TrialRecord]) -> str:
+def _exceptions(complete: Sequence[TrialRecord]) -> str:
     """Which trials did not train as most did, where those are few: the last ones of a study."""
-    if what != SHARING:
-        return ""
     counts = Counter(epoch.sharing for trial in complete for epoch in trial.epochs)
     usual = counts.most_common(1)[0][0]
     others = [t.number for t in complete if any(epoch.sharing != usual for epoch in t.epochs)]

@@ -67,9 +67,8 @@ class TrialQueue:
         """
         while True:
             seen = self._seen()
-            planned = seen.study.definition.runs_per_trial
             # Which may end a trial.
-            if not reap(self._store, seen.study.study_id, seen.leases, planned=planned):
+            if not reap(self._store, seen.study, seen.leases):
                 found = self._claim(seen)
                 if found is not None:
                     return found

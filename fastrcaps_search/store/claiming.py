@@ -77,7 +77,7 @@ class Claimant:
                 return None
             return self._insert_run(connection, RunKey(number, 0))
 
-        return self._leased(begin, Purpose.TRAIN, parameters, key)
+        return self._leased(begin, Purpose.TRAIN, parameters)
 
     def take(self, trial: TrialRecord, run: int, purpose: Purpose) -> Claim | None:
         """Claim a run of a trial: one that nobody has begun, or that its worker has lost or left.
@@ -107,7 +107,7 @@ class Claimant:
             taken = connection.execute(table.update().where(as_read).values(token=token))
             return (key, token) if taken.rowcount == 1 else None
 
-        return self._leased(take, purpose, trial.parameters, trial.configuration_key)
+        return self._leased(take, purpose, trial.parameters)
 
     def _locked_budget(self, connection: Connection) -> int:
         """The study's budget, locked: who begins trials takes turns, and nobody redefines it."""
@@ -159,7 +159,6 @@ class Claimant:
         change: Callable[[Connection], Held | None],
         purpose: Purpose,
         parameters: TrialParameters,
-        configuration_key: str,
     ) -> Claim | None:
         """The claim of the run that ``change`` takes, once the lease is stored with it."""
         nonce, leases = uuid.uuid4().hex, schema.leases
@@ -171,9 +170,7 @@ class Claimant:
             if done is not None:
                 return RunKey(done.number, done.run), done.token
             taken = change(connection)
-            if taken is None:
-                return None
-            if not self._insert_lease(connection, *taken, purpose, nonce):
+            if taken is not None and not self._insert_lease(connection, *taken, purpose, nonce):
                 # Its holder has renewed it since it was read.
                 connection.rollback()
                 return None
@@ -182,8 +179,7 @@ class Claimant:
         taken = self.store.write(attempt)
         if taken is None:
             return None
-        key, token = taken
-        return Claim(self, key, token, purpose, parameters, configuration_key)
+        return Claim(self, *taken, purpose, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +193,6 @@ class Claim:
             back cannot write.
         purpose: To train it, or to test it.
         parameters: The trial's assignment.
-        configuration_key: The trial's configuration.
     """
 
     claimant: Claimant
@@ -205,7 +200,6 @@ class Claim:
     token: int
     purpose: Purpose
     parameters: TrialParameters
-    configuration_key: str
 
 
 def redefined(study: StudyRecord) -> StudyMismatchError:

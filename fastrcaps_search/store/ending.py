@@ -11,22 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import fsum
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.front.hypervolume import Box
+from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import LeaseRecord
 from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
-from fastrcaps_search.store.schema import (
-    failure_columns,
-    leases,
-    now,
-    run_row,
-    runs,
-    studies,
-    trials,
-)
+from fastrcaps_search.store.schema import failure_columns, now, run_row
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -36,24 +29,29 @@ MOST_DEATHS = 10
 
 def lock_trial(connection: Connection, study_id: int, number: int) -> None:
     """Keep others from failing a trial, or beginning a run of it, until the transaction ends."""
-    own = (trials.c.study_id == study_id) & (trials.c.number == number)
-    connection.execute(select(trials.c.number).where(own).with_for_update())
+    table = schema.trials
+    own = (table.c.study_id == study_id) & (table.c.number == number)
+    connection.execute(select(table.c.number).where(own).with_for_update())
 
 
 def give_up_siblings(connection: Connection, study_id: int, key: RunKey) -> None:
     """End the other runs of a trial that has failed by ``key``; their workers lose them."""
+    runs, leases = schema.runs, schema.leases
     beside = (runs.c.study_id == study_id) & (runs.c.number == key.number)
     beside &= (runs.c.run != key.run) & runs.c.finished_at.is_(None)
     failure = Failure(GIVEN_UP, f"given up, as run {key.run} failed", "", "")
-    connection.execute(
-        runs.update()
-        .where(beside)
-        .values(token=runs.c.token + 1, finished_at=now(), **failure_columns(failure))
-    )
+    _fail(connection, beside, failure)
     own = (leases.c.study_id == study_id) & (leases.c.number == key.number)
     connection.execute(
         leases.delete().where(own, leases.c.run != key.run, leases.c.purpose == Purpose.TRAIN)
     )
+
+
+def _fail(connection: Connection, which: ColumnElement[bool], failure: Failure) -> None:
+    """End runs without their workers; with the next token, for these may be alive."""
+    table = schema.runs
+    ended = table.update().where(which).values(token=table.c.token + 1, finished_at=now())
+    connection.execute(ended.values(**failure_columns(failure)))
 
 
 @contextmanager
@@ -65,6 +63,7 @@ def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator
         study: The study.
         number: The trial.
     """
+    studies = schema.studies
     one = studies.c.study_id == study.study_id
     is_due = connection.scalar(select(studies.c.box).where(one)) is None
     if is_due:
@@ -83,16 +82,15 @@ def fix_box(connection: Connection, study: StudyRecord, number: int) -> Iterator
         connection.execute(fixed.values(box=json.dumps(box.edges)))
 
 
-def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: int) -> bool:
+def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
     """Remove the leases of lost workers, and suspect the silent ones; whether anything changed.
 
     Args:
         store: The store.
-        study_id: The study.
+        study: The study.
         held: Its leases as they were read; one that was renewed since is left alone.
-        planned: Runs that each trial has before it is complete.
     """
-    table = leases
+    table = schema.leases
     found = [(one, one.is_known_dead) for one in sorted(held, key=lambda lease: lease.key)]
     found = [(one, dead) for one, dead in found if dead or one.is_lost or _is_new_suspect(one)]
     if not found:
@@ -102,15 +100,15 @@ def reap(store: Store, study_id: int, held: Sequence[LeaseRecord], *, planned: i
         # In the order of the runs, and the trial first, as whoever fails one does: two locks in
         # two orders would block.
         for lease, dead in found:
-            as_read = run_row(table, study_id, lease.key) & (table.c.token == lease.token)
-            as_read &= table.c.renewed_at == lease.renewed_at
+            as_read = run_row(table, study.study_id, lease.key)
+            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
             if not dead and not lease.is_lost:
                 connection.execute(table.update().where(as_read).values(suspected_at=now()))
                 continue
-            lock_trial(connection, study_id, lease.number)
+            lock_trial(connection, study.study_id, lease.number)
             gone = connection.execute(table.delete().where(as_read))
             if gone.rowcount == 1 and dead and lease.is_training:
-                _note_death(connection, study_id, lease, planned=planned)
+                _note_death(connection, study, lease)
 
     store.write(write)
     return True
@@ -122,12 +120,10 @@ def _is_new_suspect(lease: LeaseRecord) -> bool:
     return lease.is_silent and (suspected is None or suspected < 0)
 
 
-def _note_death(
-    connection: Connection, study_id: int, lease: LeaseRecord, *, planned: int
-) -> None:
+def _note_death(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
     """Count a worker that died while it trained; end a training that kills them one by one."""
-    table = runs
-    row = run_row(table, study_id, lease.key) & table.c.finished_at.is_(None)
+    table = schema.runs
+    row = run_row(table, study.study_id, lease.key) & table.c.finished_at.is_(None)
     counted = table.update().where(row).values(deaths=table.c.deaths + 1)
     deaths = connection.scalar(counted.returning(table.c.deaths)) or 0
     if deaths < MOST_DEATHS:
@@ -138,11 +134,9 @@ def _note_death(
         f"the last one was {lease.worker}, process {lease.pid} on {lease.host_name}",
         "",
     )
-    # The next token, in case that one of them is not dead after all.
-    ended = table.update().where(row).values(token=table.c.token + 1, finished_at=now())
-    connection.execute(ended.values(**failure_columns(failure)))
-    if lease.run < planned:
-        give_up_siblings(connection, study_id, lease.key)
+    _fail(connection, row, failure)
+    if lease.run < study.definition.runs_per_trial:
+        give_up_siblings(connection, study.study_id, lease.key)
 
 
 def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:
@@ -150,7 +144,7 @@ def mark_removed(store: Store, study: StudyRecord, trial: TrialRecord) -> bool:
 
     Not where one of its runs has been claimed since it was read.
     """
-    table = runs
+    table = schema.runs
 
     def mark(connection: Connection) -> bool:
         for run in trial.runs:

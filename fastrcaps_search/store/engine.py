@@ -46,27 +46,23 @@ KEEPALIVE = {
 }
 
 
-def writing_engine(location: Location, *, create: bool = False) -> Engine:
-    """Connections to read and write.
-
-    Args:
-        location: The database.
-        create: Whether an SQLite file may be made.
+def writing_engine(location: Location) -> Engine:
+    """Connections to read and write; an SQLite file must exist.
 
     Raises:
         UsageError: The driver of the database is not installed.
     """
-    engine = _engine(writing_url(location, create=create), **engine_settings(location))
+    engine = _engine(writing_url(location), **engine_settings(location))
     prepare_writing(engine, location)
     return engine
 
 
-def writing_url(location: Location, *, create: bool = False) -> URL:
+def writing_url(location: Location) -> URL:
     """SQLAlchemy's URL to read and write."""
     if location.path is None:
         return sqlalchemy.make_url(location.url)
     # Without the mode, a file that was removed meanwhile would be made again, empty.
-    return _sqlite_url(location.path, mode="rwc" if create else "rw")
+    return _sqlite_url(location.path, mode="rw")
 
 
 def engine_settings(location: Location) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def enter_study(
             connection.execute(table.update().where(lower).values({name: number}))
         return _stored(connection, definition.name, location)
 
-    with Store(location, writing_engine(location, create=True)) as store:
+    with Store(location, writing_engine(location)) as store:
         return store.write(enter)
 
 

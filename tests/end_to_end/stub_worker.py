@@ -125,19 +125,21 @@ class StubWorker(study_worker.Worker):
             lease.require_held()
             if self._stop.wait(self._pause_seconds):
                 raise InterruptedRunError("stopped on request")
-            epochs.append(stub_epoch(claim.configuration_key, epoch))
+            epochs.append(stub_epoch(record.configuration_key, epoch))
             lease.store_epoch(epochs[-1], setting=SETTING)
             self._tell("epoch", trial=number, epoch=epoch)
         # From the epochs as they were stored, by whichever worker.
-        parameters = stub_result(claim.configuration_key).parameters
+        parameters = stub_result(record.configuration_key).parameters
         lease.finish(RunResult.from_epochs(epochs, parameters=parameters))
         self._tell("complete", trial=number)
         with suppress(StoreError, DiskError):
             self._export.add()
 
     def _test(self, lease: RunLease) -> None:
-        self._tell("testing", trial=lease.claim.key.number)
-        lease.store_test_accuracy(stub_test_accuracy(lease.claim.configuration_key))
+        number = lease.claim.key.number
+        self._tell("testing", trial=number)
+        (record,) = self._store.trials(self._study, number=number)
+        lease.store_test_accuracy(stub_test_accuracy(record.configuration_key))
         lease.release()
 
 

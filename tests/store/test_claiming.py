@@ -49,7 +49,7 @@ class TestClaiming:
         queue = make_queue()
         claims = [claimed(queue) for _ in range(4)]
         assert [claim.key for claim in claims] == [RunKey(number, 0) for number in range(4)]
-        assert len({claim.configuration_key for claim in claims}) == 4
+        assert len({trial.configuration_key for trial in store.trials(study)}) == 4
         assert queue.claim_next() is Idle.WAIT
         for claim in claims:
             complete(store, claim)

@@ -87,7 +87,6 @@ class TestRunningOut:
         again = claimed(queue)
         assert (again.key.number, again.token) == (0, 2)
         assert again.parameters == first.parameters
-        assert again.configuration_key == first.configuration_key
         assert (again.claimant.worker, lease_of(store, study).worker) == ("w1", "w1")
 
     def test_however_long_the_silence_it_is_held_until_it_was_suspected_for_a_third(

@@ -107,7 +107,6 @@ class TestAtOnce:
         claims = [lease.claim for lease in leases]
         assert [claim.key for claim in claims] == [RunKey(0, run) for run in range(PLANNED)]
         assert [claim.token for claim in claims] == [1] * PLANNED
-        assert len({claim.configuration_key for claim in claims}) == 1
         (trial,) = store.trials(five)
         assert [run.seed for run in trial.runs] == [7, 8, 9, 10, 11]
         held = {lease.key: lease.worker for lease in store.leases(five)}

@@ -167,10 +167,10 @@ class TestReaping:
         clock.kill()
         (seen,) = store.leases(study)
         assert lease.renew()
-        assert reap(store, study.study_id, [seen], planned=1)
+        assert reap(store, study, [seen])
         assert [held.token for held in store.leases(study)] == [1]
         (seen,) = store.leases(study)
-        assert reap(store, study.study_id, [seen], planned=1)
+        assert reap(store, study, [seen])
         assert store.leases(study) == []
 
     def test_one_that_was_taken_since_is_left(
@@ -183,14 +183,14 @@ class TestReaping:
         assert again.token == 2
         # In the same moment.
         sql(f"update fastrcaps_leases set renewed_at = {seen.renewed_at!r}")
-        assert reap(store, study.study_id, [seen], planned=1)
+        assert reap(store, study, [seen])
         assert [held.worker for held in store.leases(study)] == ["w1"]
 
     def test_where_all_are_well_nothing_is_written(
         self, make_queue: QueueMaker, store: Store, study: StudyRecord
     ) -> None:
         claimed(make_queue())
-        assert not reap(store, study.study_id, store.leases(study), planned=1)
+        assert not reap(store, study, store.leases(study))
 
 
 class TestAtOnce:
