@@ -77,7 +77,7 @@ def _check_choices(
 ) -> None:
     """Refuse what the network does not have, and the lack of what it has."""
     for key in NETWORK_KEYS:
-        is_given = chosen[key] not in (None, ())
+        is_given = chosen[key] is not None
         if is_given != (key in definition.architecture.settings):
             lacks = f"left out: {definition.network} has no {key.replace('_', ' ')}"
             must = lacks if is_given else f"given for {definition.network}"
@@ -96,7 +96,7 @@ def _shaping() -> list[str]:
 
 
 def _check_space(definition: StudyDefinition, space: Space) -> None:
-    _check_choices(definition, space, space.decoder, "space.")
+    _check_choices(definition, space, space.decoder or (), "space.")
     for size in space.batch_size or ():
         _check_batch(definition, size, "space.batch_size")
     chosen = [LR_POLICIES[word] for word in space.lr_policy]

@@ -76,6 +76,11 @@ class Keyed:
         """The value of a key; ``None`` where it is not set."""
         return getattr(self, key) if key in self.__dataclass_fields__ else dict(self.own).get(key)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values of the parameters that are set."""
+        found = {name: checks.plain(self[name]) for name in TRIAL_PARAMETERS.names}
+        return {name: value for name, value in found.items() if value is not None}
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From the values of all keys that are set."""
@@ -184,14 +189,6 @@ class TrialParameters(Keyed):
             if value is not None
         ]
         return " ".join([self.policy, *found])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Only the parameters that apply, as JSON values."""
-        return {
-            name: checks.plain(self[name])
-            for name in TRIAL_PARAMETERS.names
-            if self[name] is not None
-        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, prefix: str = "") -> TrialParameters:

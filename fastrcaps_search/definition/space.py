@@ -34,8 +34,8 @@ class Space(Keyed):
         lr_policy: Learning-rate policies.
         batch_policy: Batch-size policies.
         adabatch_exponent: Values of P.
-        decoder: Decoders; empty for a network without capsules.
-        weight_sharing: Weight sharing; empty for a network without capsules.
+        decoder: Decoders, or ``None`` for a network without capsules.
+        weight_sharing: Weight sharing, or ``None`` for a network without capsules.
         reconstruction_weight: Weights of the reconstruction loss, or ``None`` where fixed.
         lr_max: Range of the highest learning rate (log scale), or ``None`` where fixed.
         lr_min: Range of the lowest learning rate (log scale), or ``None`` where fixed.
@@ -51,8 +51,8 @@ class Space(Keyed):
     lr_policy: tuple[str, ...]
     batch_policy: tuple[str, ...]
     adabatch_exponent: tuple[int, ...]
-    decoder: tuple[Decoder, ...] = ()
-    weight_sharing: tuple[bool, ...] = ()
+    decoder: tuple[Decoder, ...] | None = None
+    weight_sharing: tuple[bool, ...] | None = None
     reconstruction_weight: tuple[float, ...] | None = None
     lr_max: tuple[float, float] | None = None
     lr_min: tuple[float, float] | None = None
@@ -65,23 +65,18 @@ class Space(Keyed):
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        checked = {}
-        for each in TRIAL_PARAMETERS:
-            offered = self[each.name]
-            # An empty choice is refused but for the network's own, which it may not have.
-            is_lacking = each.name in NETWORK_KEYS and offered == ()
-            if offered is not None and not is_lacking:
-                checked[each.name] = each.check_offered(offered, f"space.{each.name}")
-        self._take(checked)
+        self._take(
+            {
+                each.name: each.check_offered(self[each.name], f"space.{each.name}")
+                for each in TRIAL_PARAMETERS
+                if self[each.name] is not None
+            }
+        )
 
     @property
     def is_finite(self) -> bool:
         """Whether the configurations can be counted."""
         return not any(self[each.name] for each in TRIAL_PARAMETERS if each.is_range)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values of the keys that are set."""
-        return {name: checks.plain(self[name]) for name in TRIAL_PARAMETERS.names if self[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, network: Network | None = None) -> Space:

@@ -207,7 +207,7 @@ def test_a_network_without_capsules_takes_over_none_of_their_parameters(tmp_path
     path = write(tmp_path / "s.toml", 'extends = "mnist"\nname = "s"\nnetwork = "lenet5"')
     space = load_study(str(path)).space
     assert space is not None
-    assert (space.decoder, space.weight_sharing) == ((), ())
+    assert (space.decoder, space.weight_sharing) == (None, None)
     assert space.adabatch_exponent == (2, 3, 4, 5, 6, 7)
     write(path, 'extends = "mnist"\nnetwork = "lenet5"\n[space]\ndecoder = ["full"]')
     assert refusal(path) == f"{path}: space.decoder: must be left out: lenet5 has no decoder"

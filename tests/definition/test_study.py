@@ -203,7 +203,7 @@ def test_words_become_members_of_their_sets() -> None:
 
 def test_capsules_need_their_choices() -> None:
     with pytest.raises(DefinitionError, match=r"^space\.decoder: must be given for capsnet$"):
-        StudyDefinition(name="s", space=replace(SPACE, decoder=()))
+        StudyDefinition(name="s", space=replace(SPACE, decoder=None))
     assert StudyDefinition(name="s", space=SPACE).space == SPACE
 
 

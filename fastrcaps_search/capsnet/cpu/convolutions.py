@@ -5,6 +5,7 @@ Letters: B batch, C channels, O output channels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -63,6 +64,7 @@ class Convolutions:
             gradient: Where the gradient of the sums will be, in their shape.
         """
         plan, buffers = self._weights.gradients, self._buffers
+        self._rows = gradient.view(-1, gradient.shape[2])
         (self._kernel_bias_gradient,), self._update_kernel_bias = plan(
             buffers, "kernel bias gradient", "primary_capsules.convolution.bias"
         )
@@ -73,26 +75,26 @@ class Convolutions:
 
     def backward(self) -> None:
         """Update both convolutions."""
-        raise NotImplementedError
-
-    def _begin_first(self) -> None:
-        """Begin to sum up the gradient of the first convolution."""
+        torch.sum(self._rows, 0, out=self._kernel_bias_gradient)
+        self._update_kernel_bias()
         self._filters_gradient.zero_()
         self._bias_gradient.zero_()
+        for gradient, features, columns in self._back_to_features():
+            before = self._buffers("rectified gradients", *features.shape)
+            # In place torch would copy.
+            torch.ops.aten.threshold_backward.grad_input(gradient, features, 0, grad_input=before)
+            self._filters_gradient.addmm_(before.t(), columns)
+            self._bias_gradient.add_(before.sum(0))
+        self._update_first()
 
-    def _add_first(self, gradient: Tensor, features: Tensor, columns: Tensor) -> None:
-        """Add a part to the gradient of the first convolution.
+    def _back_to_features(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Update the primary weight, and go back through it part by part.
 
-        Args:
-            gradient: Of the features [rows, C].
-            features: After ReLU [rows, C].
-            columns: The image patch that each of them saw [rows, 81].
+        Yields:
+            The gradient of some features [rows, C], these after ReLU [rows, C], and the image
+            patch that each of them saw [rows, 81].
         """
-        before = self._buffers("rectified gradients", *features.shape)
-        # In place torch would copy.
-        torch.ops.aten.threshold_backward.grad_input(gradient, features, 0, grad_input=before)
-        self._filters_gradient.addmm_(before.t(), columns)
-        self._bias_gradient.add_(before.sum(0))
+        raise NotImplementedError
 
 
 class Im2colConv(Convolutions):
@@ -136,7 +138,6 @@ class Im2colConv(Convolutions):
         super().plan_backward(gradient)
         B, C, O = self._sizes
         buffers = self._buffers
-        self._rows = gradient.view(B * 36, O)
         self._folded = buffers("feature gradients", B, 2, 10, 2, 10, C)
         self._strips = buffers("strips", B, 6, 9, 2, 10, C)
         # By parity of the column, so that the gradient of its patches is one block to fold.
@@ -158,11 +159,8 @@ class Im2colConv(Convolutions):
             update = self._weights.updater(begin + taps.start * O, part)
             self._blocks.append((self._patches[:, taps].t(), part, update))
 
-    def backward(self) -> None:
-        """Update both convolutions."""
+    def _back_to_features(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         _, C, _ = self._sizes
-        torch.sum(self._rows, 0, out=self._kernel_bias_gradient)
-        self._update_kernel_bias()
         self._rows.mul_(self._coupling)
         self._strips.zero_()
         for kernel, unfolded, across in self._folding:
@@ -175,9 +173,7 @@ class Im2colConv(Convolutions):
         for patches, part, update in self._blocks:
             torch.mm(patches, self._rows, out=part)
             update()
-        self._begin_first()
-        self._add_first(self._folded.view(-1, C), self._features, self._image_columns)
-        self._update_first()
+        yield self._folded.view(-1, C), self._features, self._image_columns
 
     def _plan_unfolding(self) -> list[tuple[Tensor, Tensor]]:
         """Pairs of a block of the patches and the windows of the features that fill it."""

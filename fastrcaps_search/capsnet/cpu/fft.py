@@ -21,6 +21,7 @@ Letters: B batch, C channels, O output channels, n images of a part of the batch
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -206,7 +207,6 @@ class FftConv(Convolutions):
         super().plan_backward(gradient)
         B, C, _ = self._sizes
         buffers = self._buffers
-        self._gradient = gradient
         self._moved = buffers("frequency gradients", PRODUCTS, B, 4 * C)
         self._updates = []
         start = self._weights.start(PRIMARY)
@@ -215,10 +215,9 @@ class FftConv(Convolutions):
             self._updates.append((matrix.t(), kernel, part, self._weights.updater(start, part)))
             start += part.numel()
 
-    def backward(self) -> None:
-        """Update both convolutions."""
-        gradient, products, kernel = self._gradient, self._products, self._kernel
-        rows = gradient.view(36, -1)
+    def _back_to_features(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        products, kernel = self._products, self._kernel
+        rows = self._rows.view(36, -1)
         torch.mm(self._output.t(), rows, out=products.view(PRODUCTS, -1))
         torch.bmm(products, kernel.transpose(1, 2), out=self._moved)
         # The kernel's gradient takes the place of the kernel, which is not read again.
@@ -226,14 +225,10 @@ class FftConv(Convolutions):
         for matrix, frequencies, taps, update in self._updates:
             torch.mm(matrix, frequencies, out=taps)
             update()
-        torch.sum(gradient, (0, 1), out=self._kernel_bias_gradient)
-        self._update_kernel_bias()
-        self._begin_first()
         for part in self._parts:
             found = self._buffers("feature gradients", *part.features.shape)
             self._from_frequencies(self._moved[:, part.images], found.view(POSITIONS, -1))
-            self._add_first(found, part.features, part.columns)
-        self._update_first()
+            yield found, part.features, part.columns
 
     def _part(self, start: int, end: int) -> _Part:
         B, C, _ = self._sizes
