@@ -203,7 +203,7 @@ def _collection_put_off() -> Iterator[None]:
 
 def _part(row: Row[Any], kind: type[Record], prefix: str = "") -> Record | None:
     """A record whose columns are part of a row; ``None`` where the first one is missing."""
-    values = [row._mapping[f"{prefix}{field.name}"] for field in fields(kind)]
+    values = [getattr(row, prefix + name) for name in kind.__dataclass_fields__]
     return None if values[0] is None else kind(*values)
 
 
@@ -219,7 +219,7 @@ def _run(row: Row[Any]) -> RunRecord:
         "bit_equal": bool(row.bit_equal),
         "failure": failure,
         "removed": bool(row.removed),
-        "others": json.loads(row.others or "{}"),
+        "others": json.loads(row.others) if row.others else {},
     }
     return RunRecord(**stored | read)
 
