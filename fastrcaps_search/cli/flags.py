@@ -66,6 +66,12 @@ def seed(words: str, **settings: Any) -> Flag:  # noqa: ANN401  # add_argument's
     return flag("--seed K", words, whole(0, LARGEST_SEED), **settings)
 
 
+def seconds(name: str, words: str, limits: tuple[float, float], usual: float) -> Flag:
+    """A length of time within limits."""
+    told = f"{words} (default: {usual:g})"
+    return flag(f"{name} S", told, texts.seconds(*limits), default=usual)
+
+
 def volume(quiet: str) -> Flag:
     """How much is printed."""
     verbose = switch("--verbose", "print every epoch as a line")
@@ -127,19 +133,17 @@ WORK = (
         "what starts the workers: local (the default), or the name of a plug-in's launcher",
         default="local",
     ),
-    flag(
-        "--lease-seconds S",
-        "a worker of another machine that has been silent for so long has lost its trial "
-        f"(default: {location.LEASE_SECONDS:g})",
-        texts.seconds(*location.LEASE_LIMITS),
-        default=location.LEASE_SECONDS,
+    seconds(
+        "--lease-seconds",
+        "a worker of another machine that has been silent for so long has lost its trial",
+        location.LEASE_LIMITS,
+        location.LEASE_SECONDS,
     ),
-    flag(
-        "--store-patience S",
-        "how long an outage of the database is waited for before the workers stop (default: "
-        f"{location.PATIENCE_SECONDS:g})",
-        texts.seconds(*location.PATIENCE_LIMITS),
-        default=location.PATIENCE_SECONDS,
+    seconds(
+        "--store-patience",
+        "how long an outage of the database is waited for before the workers stop",
+        location.PATIENCE_LIMITS,
+        location.PATIENCE_SECONDS,
     ),
     flag(
         "--max-failures K",

@@ -8,7 +8,13 @@ from pathlib import Path
 from fastrcaps_search.definition.keys import LARGEST_RUNS, LARGEST_SEED
 from fastrcaps_search.definition.load import load_study
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import DefinitionError, StoreError, UsageError, WrongStoreError
+from fastrcaps_search.errors import (
+    DefinitionError,
+    StoreError,
+    StudyNotFoundError,
+    UsageError,
+    WrongStoreError,
+)
 from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.store.location import LEASE_LIMITS, PATIENCE_LIMITS, Location
@@ -144,7 +150,9 @@ def _stored(location: Location, name: str) -> StudyRecord | None:
         return None
     try:
         with Store.reading(location) as store:
-            return store.study(name) if name in store.study_names() else None
+            return store.study(name)
+    except StudyNotFoundError:
+        return None
     except WrongStoreError:
         if path is not None:
             raise

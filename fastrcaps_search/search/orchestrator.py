@@ -10,7 +10,13 @@ from typing import TypeVar
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
 from fastrcaps_search.analysis.summary import eta_seconds
-from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
+from fastrcaps_search.errors import (
+    DiskError,
+    FastrcapsError,
+    InterruptedRunError,
+    RunError,
+    StoreError,
+)
 from fastrcaps_search.search import estimate, files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
@@ -173,7 +179,7 @@ class Orchestrator:
             raise
         try:
             self.tell_optuna()
-        except FastrcapsError as error:
+        except (StoreError, DiskError) as error:
             observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
         after = self.outcome()
         is_continuous = configuration_count(self.study.definition) is None
