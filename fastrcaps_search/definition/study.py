@@ -6,12 +6,13 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fastrcaps_search.data.data_set import DataSet
 from fastrcaps_search.data.shipped import DATA_SETS, MNIST
 from fastrcaps_search.definition import checks, keys
-from fastrcaps_search.definition.choices import EvaluateOn, Precision, RoutingGradient
+from fastrcaps_search.definition.choices import Decoder, EvaluateOn, Precision, RoutingGradient
 from fastrcaps_search.definition.consistency import check_consistency
 from fastrcaps_search.definition.networks import CAPSNET, NETWORKS, Network
 from fastrcaps_search.definition.objective import COMMON
@@ -146,6 +147,14 @@ class StudyDefinition(Keyed):
         offered = (self.space and self.space.epochs) or (self.epochs,)
         own = {self.epochs_of(parameters) for parameters in self.configurations}
         return tuple(sorted(own or offered))
+
+    @property
+    def offered_networks(self) -> set[tuple[Decoder | None, bool | None]]:
+        """Decoder and weight sharing of each network that a trial may have."""
+        space = self.space
+        if space is None:
+            return {(each.decoder, each.weight_sharing) for each in self.configurations}
+        return set(product(space.decoder or (None,), space.weight_sharing or (None,)))
 
     @property
     def epochs_in_words(self) -> str:

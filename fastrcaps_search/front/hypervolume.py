@@ -130,7 +130,7 @@ class Box:
             others: Values of the first complete trial in the study's other objectives.
         """
         epoch, epochs = max(epoch_seconds, SHORTEST), definition.offered_epochs[-1]
-        networks = {(one.decoder, one.weight_sharing) for one in definition.assignments()}
+        networks = definition.offered_networks
         sizes = [definition.architecture.parameters(*network) for network in networks]
         smallest, largest = min(sizes), max(sizes)
         worst = largest * (largest / smallest) ** MARGIN if largest > smallest else 2.0 * largest
