@@ -50,7 +50,9 @@ def __getattr__(name: str) -> object:
     """Import a public name from its home."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    errors = importlib.import_module(f"{__name__}.errors")
+    with errors.importing():
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

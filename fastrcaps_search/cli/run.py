@@ -17,6 +17,7 @@ from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, RunError
+from fastrcaps_search.processes import handled
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run a study.
 
     Raises:
-        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
     common = _common(arguments)
@@ -61,7 +62,7 @@ def worker(arguments: argparse.Namespace) -> None:
     """Work on a stored study until its budget is met.
 
     Raises:
-        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The workers could not go on, or every trial failed.
     """
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
@@ -196,18 +197,15 @@ def _judge(outcome: RunOutcome) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set the event on Ctrl-C or SIGTERM; a second Ctrl-C ends at once."""
+    """Set the event on Ctrl-C, SIGTERM and the like; a second Ctrl-C ends at once."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.set()
-        output.tell("\nstopping: workers finish their step and save")
+        if not stop.is_set():
+            stop.set()
+            output.tell("\nstopping: workers finish their step and save")
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(handle, signal.SIGINT, signal.SIGTERM):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
