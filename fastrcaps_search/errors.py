@@ -163,19 +163,17 @@ def importing() -> Iterator[None]:
         raise
     except Exception as error:
         # From torch come OSError, ImportError, RuntimeError and more.
-        is_memory = isinstance(error, MemoryError) or "failed to map segment" in str(error)
-        advice = "install it again, and what it needs"
         raise LibraryError(
             f"{_culprit(error)} must be importable, got {type(error).__name__}: {error}; "
-            f"{'memory is short, or limited by `ulimit -v`' if is_memory else advice}"
+            "install it again with what it needs, or give it memory (`ulimit -v`)"
         ) from error
 
 
 def _culprit(error: Exception) -> str:
-    """The library that an error is about, or else the first that was being imported."""
-    names = [error.name or ""] if isinstance(error, ImportError) else []
+    """The library that was being imported, or else the one that an error is about."""
     frames = traceback.walk_tb(error.__traceback__)
-    names += [str(frame.f_globals.get("__name__")) for frame, _ in frames]
-    own = {"", __package__, "__main__", "contextlib", "importlib"}
+    names = [str(frame.f_globals["__name__"]) for frame, _ in frames]
+    names += [error.name or ""] if isinstance(error, ImportError) else []
     roots = (name.partition(".")[0] for name in names)
-    return next((root for root in roots if root not in own), __package__)
+    own = {"", __package__, "__main__", "importlib"}
+    return next((root for root in roots if root not in own), "every library")

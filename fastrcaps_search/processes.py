@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fastrcaps_search.errors import RunError, UsageError
+from fastrcaps_search.errors import RunError
 
 HOME = Path(__file__).absolute().parent.parent
 """Where this package lies, installed or not."""
@@ -52,23 +51,12 @@ REASONS = {
 Handler = Callable[[int, FrameType | None], object]
 
 
-def require_folder() -> None:
-    """Refuse a package in a zip file: its data and templates are read as files.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if not HOME.is_dir():
-        raise UsageError(f"the package must lie in a folder, got {HOME}; unpack or install it")
-
-
 def child_command(module: str, *arguments: str) -> list[str]:
     """Command line of a process of this program's own: the ``main`` of a module.
 
     It finds what this process finds, but for the working directory: that is the user's and must
     not shadow modules. When it dies of a signal, it says where on its standard error.
     """
-    require_folder()
     folders = [Path(os.fsdecode(entry)).absolute() for entry in sys.path]
     told = json.dumps([str(HOME), [str(folder) for folder in folders if folder != Path.cwd()]])
     python = [sys.executable, "-P", "-X", "faulthandler", "-c", START]
@@ -104,23 +92,14 @@ def ending(code: int | None) -> str:
     return f"{number.name}: {reason}" if reason else number.name
 
 
-@contextmanager
-def handled(handle: Handler, *always: signal.Signals) -> Iterator[None]:
-    """Handle what asks this process to stop, meanwhile.
+def handle_stops(handle: Handler, *always: signal.Signals) -> None:
+    """Handle what asks this process to stop from now on.
 
     Args:
         handle: Called with the signal.
-        always: Signals that are handled too. What else is ignored stays so: ``nohup`` asks for it.
+        always: Signals to be handled even if they are ignored now: what else is, stays so, as
+            ``nohup`` asks for.
     """
-    before = {
-        number: handler
-        for number in (*always, *STOPS)
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN or number in always
-    }
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    for number in (*always, *STOPS):
+        if number in always or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)

@@ -15,7 +15,7 @@ from typing import NoReturn
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
-from fastrcaps_search.processes import handled, require_folder
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
@@ -66,10 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
     try:
-        require_folder()
-        with handled(_interrupt):
-            arguments = build_parser(given).parse_args(given)
-            return int(arguments.function(arguments))
+        handle_stops(_interrupt)
+        arguments = build_parser(given).parse_args(given)
+        return int(arguments.function(arguments))
     except KeyboardInterrupt:
         return _report(InterruptedRunError("interrupted"), given)
     except BrokenPipeError:

@@ -17,7 +17,7 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
-from fastrcaps_search.processes import child_command, handled, started
+from fastrcaps_search.processes import child_command, handle_stops, started
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
@@ -130,8 +130,8 @@ def main() -> None:
 
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
-    with handled(lambda number, frame: sys.exit()):
-        watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
+    handle_stops(lambda number, frame: sys.exit())
+    watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:

@@ -17,7 +17,7 @@ from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, RunError
-from fastrcaps_search.processes import handled
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
@@ -42,10 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
         front_runs=arguments.runs_on_front,
         **common,
     )
-    with (
-        _stopping() as stop,
-        closing(Orchestrator.begin(options, _patience(options, stop))) as orchestrator,
-    ):
+    patience = _patience(options, _stopping())
+    with closing(Orchestrator.begin(options, patience)) as orchestrator:
         study = orchestrator.study
         page = kept_current(study.name, options.location)
         try:
@@ -66,10 +64,7 @@ def worker(arguments: argparse.Namespace) -> None:
         RunError: The workers could not go on, or every trial failed.
     """
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
-    with (
-        _stopping() as stop,
-        closing(Orchestrator(name, options, _patience(options, stop))) as orchestrator,
-    ):
+    with closing(Orchestrator(name, options, _patience(options, _stopping()))) as orchestrator:
         printed = _Printed(arguments, meanwhile=nullcontext())
         outcome = orchestrator.run(printed)
         if printed.has_trained:
@@ -195,9 +190,8 @@ def _judge(outcome: RunOutcome) -> None:
         )
 
 
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Set the event on Ctrl-C, SIGTERM and the like; a second Ctrl-C ends at once."""
+def _stopping() -> threading.Event:
+    """An event that Ctrl-C, SIGTERM and the like set; a second Ctrl-C ends at once."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -207,5 +201,5 @@ def _stopping() -> Iterator[threading.Event]:
             stop.set()
             output.tell("\nstopping: workers finish their step and save")
 
-    with handled(handle, signal.SIGINT, signal.SIGTERM):
-        yield stop
+    handle_stops(handle, signal.SIGINT, signal.SIGTERM)
+    return stop

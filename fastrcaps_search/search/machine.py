@@ -113,10 +113,9 @@ def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> di
         # Whoever ends a whole job asks the probe too, and maybe first.
         raise InterruptedRunError("interrupted before anything was trained")
     if process.returncode != 0:
-        # The message of the last error; one of ours needs no name.
-        said = re.findall(r"^(?:fastrcaps_search\S+: )?(\S+: .+|\S+ must .+)", err, re.MULTILINE)
-        is_killed = process.returncode < 0 or not said
-        raise _failure(ending(process.returncode) if is_killed else said[-1])
+        said = re.findall(r"^(?:fastrcaps_search\S+: (.+)|(\S+: .+))", err, re.MULTILINE)
+        ours, other = said[-1] if said and process.returncode > 0 else ("", "")
+        raise RunError(ours) if ours else _failure(other or ending(process.returncode))
     return dict(json.loads(out))
 
 

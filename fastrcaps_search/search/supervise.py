@@ -100,7 +100,6 @@ class Supervisor:
         self._error: FastrcapsError | None = None
         self._is_over = False
         self._is_interrupted = False
-        self._log_sizes: dict[str, int] = {}
 
     def run(self) -> None:
         """Start the workers and wait for them.
@@ -125,7 +124,6 @@ class Supervisor:
 
     def _start(self, name: str) -> None:
         self._views[name] = WorkerView(name)
-        self._log_sizes[name] = len(self._log(name))
         self._workers[name] = self._launcher.start(self._specs[name], self._events)
 
     def _hear(self) -> None:
@@ -200,25 +198,16 @@ class Supervisor:
             return None
         self._restarts[name] += 1
         reason = ending(code)
-        printed = self._log(name)[self._log_sizes[name] :].strip()
-        if printed and code == FastrcapsError.exit_code:
-            # Of an error that nobody foresaw: the last line of its trace.
-            reason += f": {printed.splitlines()[-1]}"
         if self._restarts[name] > RESTARTS:
+            log = self._specs[name].log
+            has_words = log.exists() and log.stat().st_size
             self._error = RunError(
                 f"{name} died {self._restarts[name]} times without finishing an epoch ({reason}), "
-                f"so the run stops{f'; {self._specs[name].log} says more' if printed else ''}"
+                f"so the run stops{f'; {log} may say why' if has_words else ''}"
             )
             return None
         self._start(name)
         return {"event": WorkerEvent.DIED, "reason": reason}
-
-    def _log(self, name: str) -> str:
-        """What is in a worker's log; nothing where it was written on another machine."""
-        try:
-            return self._specs[name].log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

@@ -17,7 +17,7 @@ import traceback
 from contextlib import closing, suppress
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError, importing
-from fastrcaps_search.processes import handled
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
@@ -30,11 +30,7 @@ DEVICE_EXIT_CODE = 75
 def main() -> int:
     """Run a worker; its exit code is the error's."""
     stop = threading.Event()
-    with handled(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT):
-        return _supervised(stop)
-
-
-def _supervised(stop: threading.Event) -> int:
+    handle_stops(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT)
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
     tell = _teller()
     LOG.setLevel("INFO")
