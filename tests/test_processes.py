@@ -42,7 +42,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Python:
-    """A Python without this package, in a folder with all libraries and, elsewhere, the package."""
+    """A Python that finds neither this package nor a library; both lie in folders beside it."""
     venv.create(tmp_path / "bare", symlinks=True)
     (tmp_path / "libraries").mkdir()
     for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:

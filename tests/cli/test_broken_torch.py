@@ -71,6 +71,15 @@ def test_a_torch_that_is_too_old_or_ends_the_process(
     assert "store" in done.stdout
 
 
+def test_another_library_that_is_missing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['safetensors'] = None")
+    path = ":".join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    done = cli("evaluate", "network", PYTHONPATH=path)
+    assert done.returncode == 1
+    (told,) = done.stderr.splitlines()
+    assert told.startswith("fastrcaps-search: safetensors must be importable, got ModuleNotFound")
+
+
 def test_the_oldest_torch_is_that_of_the_package() -> None:
     setup = Path(__file__).parents[2] / "setup.cfg"
     (wanted,) = re.findall(r"^    torch>=(\S+)$", setup.read_text(), re.MULTILINE)

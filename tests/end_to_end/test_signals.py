@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command
 
 ReadUntil = Callable[[subprocess.Popen[str], str], str]
-RUN = ("run", "--study", "listed.toml", "--trials", "2", "--workers", "1", "--verbose")
+RUN = ("run", "--study", "listed.toml", "--trials", "1", "--workers", "1", "--verbose")
 WATCH = ("report", "--study", "tiny", "--watch", "--format", "csv")
 SAID = [
     "stopping: workers finish their step and save",

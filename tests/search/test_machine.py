@@ -148,7 +148,6 @@ KILL = "os.kill(os.getpid(), signal.{})"
             "IndexError: list index out of range; `fastrcaps-search doctor` shows what is",
         ),
         ("sys.modules['torch'] = None", "torch must be importable, got ModuleNotFoundError: "),
-        ("sys.modules['numpy'] = None", "got ModuleNotFoundError: import of numpy halted"),
         ("os._exit(9)", "exit code 9; "),
     ],
 )
