@@ -43,8 +43,6 @@ REASONS = {
     signal.SIGBUS: "maybe a full disk or /dev/shm, or a file that was cut short",
     signal.SIGABRT: "a library gave up, maybe for want of memory",
     signal.SIGFPE: "a fault in torch or another library",
-    signal.SIGXCPU: "its limit of processor time (`ulimit -t`)",
-    signal.SIGXFSZ: "a file grew to the limit of its size (`ulimit -f`)",
 }
 """The likely reason of a death by a signal."""
 
