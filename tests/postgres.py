@@ -70,7 +70,7 @@ class PostgresServer:
         self._user = _unprivileged() if os.geteuid() == 0 else None
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         # Not pytest's folder: only the tester may enter that, and a socket's path must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="fastrcaps-postgres-", dir="/tmp"))
         self.log_file = self.folder / "server.log"
@@ -107,13 +107,18 @@ class PostgresServer:
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
         }
-        self._process = self._popen(
-            # It stops, and its children with it, when the process that started it is gone.
-            *("setpriv", "--pdeathsig", "QUIT"),
+        self._process = self.start_beside(
             *(str(self._programs / "postgres"), "-D", str(self.folder / "data")),
             *itertools.chain.from_iterable(("-c", f"{k}={v}") for k, v in settings.items()),
         )
-        self._wait_until_it_answers(self._process)
+        self.wait_until_it_answers(self._process, self.url)
+
+    def start_beside(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a program as the server's user, its output in the log.
+
+        It stops, and its children with it, when the process that started it is gone.
+        """
+        return self._popen("setpriv", "--pdeathsig", "QUIT", *command)
 
     def stop(self, mode: Stop = "fast") -> None:
         """Stop the server; return when its process has ended.
@@ -223,7 +228,12 @@ class PostgresServer:
                 start_new_session=True,
             )
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+    def wait_until_it_answers(self, process: subprocess.Popen[bytes], url: str) -> None:
+        """Return once a program that listens there has let a client in.
+
+        Raises:
+            RuntimeError: It has ended, or took too long, and is stopped.
+        """
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             try:
@@ -231,15 +241,15 @@ class PostgresServer:
             except subprocess.TimeoutExpired:
                 pass
             else:
-                self._process = None
-                raise RuntimeError(f"postgres exited with {process.returncode}:\n{self.log()}")
+                raise RuntimeError(f"it exited with {process.returncode}:\n{self.log()}")
             try:
-                self._execute(self.url, "SELECT 1")
+                self._execute(url, "SELECT 1")
             except psycopg.OperationalError:
                 continue
             return
-        self.stop("immediate")
-        raise RuntimeError(f"postgres did not answer in {START_SECONDS} s:\n{self.log()}")
+        process.send_signal(SIGNALS["immediate"])
+        process.wait(STOP_SECONDS)
+        raise RuntimeError(f"it did not answer in {START_SECONDS} s:\n{self.log()}")
 
 
 def _database(url: str) -> str:
@@ -254,7 +264,7 @@ def _unprivileged() -> pwd.struct_passwd:
         return pwd.getpwnam("nobody")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port for the life of the server.
 
     It is none of those from which the kernel takes a client's own port: while the server is

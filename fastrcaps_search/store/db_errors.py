@@ -23,15 +23,35 @@ from fastrcaps_search.errors import (
     StoreUnavailableError,
     WrongStoreError,
 )
-from fastrcaps_search.store.engine import BUSY_SECONDS, removed
+from fastrcaps_search.store.engine import BUSY_SECONDS, READ_ONLY, removed
 from fastrcaps_search.store.location import Location
 
-UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
-"""What PostgreSQL says to whom it does not know, or of what it does not have."""
+UNKNOWN = "must be a database that this user may open", "fix the URL of --storage"
+WRONG = {
+    **dict.fromkeys(
+        ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist"), UNKNOWN
+    ),
+    **dict.fromkeys(("no such database", "no such user", "invalid connection option"), UNKNOWN),
+    "unsupported startup parameter": (
+        "must be opened without settings that its pooler refuses",
+        "take it out of the URL and the environment (PGOPTIONS and the like), or name it in the "
+        "pooler's ignore_startup_parameters",
+    ),
+    "statement pooling": ("must take transactions", "set the pooler's pool_mode to transaction"),
+}
+"""What PostgreSQL and pgbouncer say that does not pass: what must hold, and what to do."""
+FULL = ("too many connections", "too many clients", "slots are reserved", "no more connections")
+"""What they say while others hold all the connections; the driver gives no state then."""
 REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
 LOCK_TIMEOUT = "55P03"
 PASSING = ("08", "25P", "40", "53", "55", "57")
 """Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
+_written: set[str] = set()
+
+
+def note_written(location: Location) -> None:
+    """From now on it is an outage when the database cannot be written: it could be."""
+    _written.add(location.shown)
 
 
 @contextmanager
@@ -97,7 +117,12 @@ def _of_postgresql(
         return DiskError(
             f"{shown}: the server's disk must have room, got: {cause}; free some space there"
         )
-    if state == "25006" or "read-only transaction" in cause:
+    if state == READ_ONLY and shown in _written:
+        return StoreUnavailableError(
+            f"{shown} must be writable, as it was, got: {cause}; end a switchover to another "
+            "server, or let this one be written again"
+        )
+    if state == READ_ONLY:
         return ReadOnlyStoreError(
             f"{shown} must be writable, got: {cause}; name another database with --storage"
         )
@@ -111,10 +136,14 @@ def _of_postgresql(
             f"{shown} must be free for writing in time, got: {cause}; end the program that holds "
             "it, or let it go on if it is suspended"
         )
-    if any(sign in cause for sign in UNKNOWN) and not state.startswith("42"):
-        return WrongStoreError(
-            f"{shown} must be a database that this user may open, got: {cause}; fix the URL of "
-            "--storage"
+    wrong = next((WRONG[sign] for sign in WRONG if sign in cause), None)
+    if wrong and not state.startswith("42"):
+        must, what_to_do = wrong
+        return WrongStoreError(f"{shown} {must}, got: {cause}; {what_to_do}")
+    if any(sign in cause for sign in FULL):
+        return StoreUnavailableError(
+            f"{shown} must have a connection free for each worker and two more, got: {cause}; "
+            "allow this user more, or start fewer workers"
         )
     # Without a state it is the driver's own, which may be a fault of the request.
     is_operational = type(original).__name__ in ("OperationalError", "InterfaceError")

@@ -12,7 +12,9 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import event, func, select
 from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine.interfaces import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from fastrcaps_search.errors import StoreError, UsageError, WrongStoreError
 from fastrcaps_search.store.location import Location
@@ -32,8 +34,10 @@ TRANSACTION = {
 }
 """Settings of PostgreSQL for each transaction."""
 CONNECT_SECONDS = 10
-POOLED = 2
-"""Connections of a process: its own and the one of the thread that renews its lease."""
+KEPT_SECONDS = 1.0
+"""A server's connection is kept for transactions that follow each other within this time."""
+READ_ONLY = "25006"
+"""State of PostgreSQL for a write where nothing can be written."""
 READS = "fastrcaps_reads"
 """Option of a connection to an SQLite file whose transaction does not write."""
 # A peer that has gone without a word is noticed within half a minute, not after two hours.
@@ -71,10 +75,15 @@ def engine_settings(location: Location) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_SECONDS}}
     return {
         "pool_pre_ping": True,
-        "pool_size": POOLED,
-        "max_overflow": 0,
+        # One, and for a moment another one for the thread that renews a lease.
+        "pool_size": 1,
+        "max_overflow": 1,
+        # It would ask the server for a type that we do not have, in each connection.
+        "use_native_hstore": False,
         "connect_args": {
             "connect_timeout": CONNECT_SECONDS,
+            # Else it is the database's, or PGCLIENTENCODING's.
+            "client_encoding": "utf8",
             "application_name": "fastrcaps-search",
             # A pooler such as pgbouncer may give each transaction another session of the server.
             "prepare_threshold": None,
@@ -89,12 +98,37 @@ def prepare_writing(engine: Engine, location: Location) -> None:
         _make_immediate(engine, location.path)
     else:
         event.listen(engine, "begin", _set_up_transaction)
+        event.listen(engine, "handle_error", _leave_read_only)
+        _give_back_idle(engine)
 
 
 def _set_up_transaction(connection: sqlalchemy.Connection) -> None:
     """Settings of this transaction alone: the session may be another one's next."""
     settings = (func.set_config(name, value, True) for name, value in TRANSACTION.items())
     connection.execute(select(*settings))
+
+
+def _leave_read_only(context: ExceptionContext) -> None:
+    """Connect anew to a server that cannot be written: after a switchover another one can."""
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
+
+
+def _give_back_idle(engine: Engine) -> None:
+    """Close the connection after a transaction that no other has preceded within a second.
+
+    A worker that trains has none then, as it renews its lease all along.
+    """
+    before = time.monotonic()
+
+    def used(connection: object, entry: ConnectionPoolEntry) -> None:
+        nonlocal before
+        now = time.monotonic()
+        if now - before > KEPT_SECONDS:
+            entry.invalidate()
+        before = now
+
+    event.listen(engine, "checkin", used)
 
 
 def snapshot_options(location: Location) -> dict[str, Any]:
