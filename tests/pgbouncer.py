@@ -24,7 +24,7 @@ def program() -> str | None:
 
 
 class PgBouncer(AbstractContextManager["PgBouncer"]):
-    """A pooler of its own, ``with PgBouncer(server) as pooler``, that ends with the server's user.
+    """A pooler of its own, ``with PgBouncer(server) as pooler``, in the server's folder.
 
     Args:
         server: The server behind it.

@@ -142,10 +142,11 @@ class PostgresServer:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """Make an empty database; give its URL, for the superuser."""
         name = f"test_{next(self._numbers)}"
-        self._execute(self.url, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        command = sql.SQL("CREATE DATABASE {} ENCODING {} TEMPLATE template0")
+        self._execute(self.url, command.format(sql.Identifier(name), sql.Literal(encoding)))
         return self._url(OWNER, PASSWORD, name)
 
     def drop_database(self, url: str) -> None:
@@ -178,6 +179,42 @@ class PostgresServer:
             ),
         )
         return self._url(role, READER_PASSWORD, _database(url))
+
+    def limited(self, url: str, connections: int) -> str:
+        """Make a role that owns a database and has so many connections; give its URL."""
+        role = f"limited_{next(self._numbers)}"
+        commands = sql.SQL(
+            "CREATE ROLE {role} LOGIN PASSWORD {password} CONNECTION LIMIT {connections};"
+            "ALTER DATABASE {database} OWNER TO {role}"
+        )
+        self._execute(
+            url,
+            commands.format(
+                role=sql.Identifier(role),
+                password=sql.Literal(READER_PASSWORD),
+                connections=sql.Literal(connections),
+                database=sql.Identifier(_database(url)),
+            ),
+        )
+        return self._url(role, READER_PASSWORD, _database(url))
+
+    def set_read_only(self, url: str, *, read_only: bool) -> None:
+        """Let nobody write a database, as after a switchover, or everybody again."""
+        commands = sql.SQL(
+            "SET default_transaction_read_only = off;"
+            "ALTER DATABASE {database} SET default_transaction_read_only = {state};"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = {name} AND pid <> pg_backend_pid()"
+        )
+        name = _database(url)
+        self._execute(
+            self.url,
+            commands.format(
+                database=sql.Identifier(name),
+                name=sql.Literal(name),
+                state=sql.SQL("on" if read_only else "off"),
+            ),
+        )
 
     def run_sql(self, url: str, text: str) -> Rows:
         """Run statements as one transaction, committed at the end; give the rows of the last."""

@@ -59,13 +59,13 @@ class OptunaExport:
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        stop, pauses = self._store.patience.stop, int(seconds / PAUSE_SECONDS)
+        patience, pauses = self._store.patience, int(seconds / PAUSE_SECONDS)
         for _ in range(pauses):
-            if self.add():
+            if patience(self.add):
                 return True
-            if stop.wait(PAUSE_SECONDS):
+            if patience.stop.wait(PAUSE_SECONDS):
                 break
-        return self.add()
+        return patience(self.add)
 
     def add(self) -> bool:
         """Add what is missing; ``False`` where another process is about to add.

@@ -39,7 +39,7 @@ KEPT_SECONDS = 1.0
 READ_ONLY = "25006"
 """State of PostgreSQL for a write where nothing can be written."""
 READS = "fastrcaps_reads"
-"""Option of a connection to an SQLite file whose transaction does not write."""
+"""Option of a connection whose transaction does not write."""
 # A peer that has gone without a word is noticed within half a minute, not after two hours.
 KEEPALIVE = {
     "keepalives": 1,
@@ -104,8 +104,11 @@ def prepare_writing(engine: Engine, location: Location) -> None:
 
 def _set_up_transaction(connection: sqlalchemy.Connection) -> None:
     """Settings of this transaction alone: the session may be another one's next."""
-    settings = (func.set_config(name, value, True) for name, value in TRANSACTION.items())
-    connection.execute(select(*settings))
+    settings = dict(TRANSACTION)
+    # By SQLAlchemy's own option, all later ones would write even where the server says no.
+    if connection.get_execution_options().get(READS):
+        settings["transaction_read_only"] = "on"
+    connection.execute(select(*(func.set_config(*one, True) for one in settings.items())))
 
 
 def _leave_read_only(context: ExceptionContext) -> None:
@@ -133,9 +136,8 @@ def _give_back_idle(engine: Engine) -> None:
 
 def snapshot_options(location: Location) -> dict[str, Any]:
     """Options of a connection whose transaction only reads, and sees one state of the database."""
-    if location.path is None:
-        return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    return {READS: True}
+    on_server = {"isolation_level": "REPEATABLE READ"} if location.path is None else {}
+    return {READS: True, **on_server}
 
 
 def _begin_reading(connection: sqlalchemy.Connection) -> None:
@@ -231,7 +233,7 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
     """
     path = location.path
     if path is None:
-        return writing_engine(location).execution_options(postgresql_readonly=True)
+        return writing_engine(location).execution_options(**{READS: True})
     if path.is_dir():
         raise WrongStoreError(
             f"{path} must be a database, got a folder; name a file with --storage, "
