@@ -63,7 +63,8 @@ def test_it_is_waited_for_once_this_process_has_written(
         assert added.result(60)
     assert told[0] == (
         f"{location.shown} must be writable, as it was, got: cannot execute SELECT FOR UPDATE in "
-        "a read-only transaction; end a switchover to another server, or let this one be written again"
+        "a read-only transaction; end a switchover to another server, or let this one be written "
+        "again"
     )
     assert told[1] is None
 
