@@ -26,20 +26,13 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.store.engine import BUSY_SECONDS, READ_ONLY, removed
 from fastrcaps_search.store.location import Location
 
-UNKNOWN = "must be a database that this user may open", "fix the URL of --storage"
-WRONG = {
-    **dict.fromkeys(
-        ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist"), UNKNOWN
-    ),
-    **dict.fromkeys(("no such database", "no such user", "invalid connection option"), UNKNOWN),
-    "unsupported startup parameter": (
-        "must be opened without settings that its pooler refuses",
-        "take it out of the URL and the environment (PGOPTIONS and the like), or name it in the "
-        "pooler's ignore_startup_parameters",
-    ),
-    "statement pooling": ("must take transactions", "set the pooler's pool_mode to transaction"),
-}
-"""What PostgreSQL and pgbouncer say that does not pass: what must hold, and what to do."""
+UNKNOWN = (
+    *("authentication failed", "no password supplied", "pg_hba.conf", "does not exist"),
+    *("no such user", "no such database", "invalid connection option"),
+)
+"""What PostgreSQL and pgbouncer say to whom they do not know, or of what they do not have."""
+POOLED = ("unsupported startup parameter", "statement pooling")
+"""What pgbouncer does not pass on."""
 FULL = ("too many connections", "too many clients", "slots are reserved", "no more connections")
 """What they say while others hold all the connections; the driver gives no state then."""
 REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
@@ -136,10 +129,16 @@ def _of_postgresql(
             f"{shown} must be free for writing in time, got: {cause}; end the program that holds "
             "it, or let it go on if it is suspended"
         )
-    wrong = next((WRONG[sign] for sign in WRONG if sign in cause), None)
-    if wrong and not state.startswith("42"):
-        must, what_to_do = wrong
-        return WrongStoreError(f"{shown} {must}, got: {cause}; {what_to_do}")
+    if any(sign in cause for sign in UNKNOWN) and not state.startswith("42"):
+        return WrongStoreError(
+            f"{shown} must be a database that this user may open, got: {cause}; fix the URL of "
+            "--storage"
+        )
+    if any(sign in cause for sign in POOLED):
+        return WrongStoreError(
+            f"{shown} must be pooled by transaction or session, and opened without options in the "
+            f"URL or environment (PGOPTIONS) that the pooler refuses, got: {cause}; change that"
+        )
     if any(sign in cause for sign in FULL):
         return StoreUnavailableError(
             f"{shown} must have a connection free for each worker and two more, got: {cause}; "

@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +98,29 @@ def prepare_writing(engine: Engine, location: Location) -> None:
     if location.path is not None:
         _make_immediate(engine, location.path)
     else:
-        event.listen(engine, "begin", _set_up_transaction)
+        event.listen(engine, "begin", partial(_set_up_transaction, location))
         event.listen(engine, "handle_error", _leave_read_only)
         _give_back_idle(engine)
 
 
-def _set_up_transaction(connection: sqlalchemy.Connection) -> None:
-    """Settings of this transaction alone: the session may be another one's next."""
+def _set_up_transaction(location: Location, connection: sqlalchemy.Connection) -> None:
+    """Settings of this transaction alone: the session may be another one's next.
+
+    Raises:
+        WrongStoreError: It may write, into a database that cannot hold every text.
+    """
     settings = dict(TRANSACTION)
-    # By SQLAlchemy's own option, all later ones would write even where the server says no.
+    session: Any = connection.connection.dbapi_connection
+    encoding = session.info.parameter_status("server_encoding")
     if connection.get_execution_options().get(READS):
+        # By SQLAlchemy's own option, all later ones would write even where the server says no.
         settings["transaction_read_only"] = "on"
+    elif encoding not in (None, "UTF8"):
+        raise WrongStoreError(
+            f"{location.shown} must be encoded in UTF8, to hold every text, got {encoding}; make "
+            "one by `createdb --encoding=UTF8 --template=template0 --locale=C NAME` and name it "
+            "with --storage"
+        )
     connection.execute(select(*(func.set_config(*one, True) for one in settings.items())))
 
 

@@ -49,7 +49,7 @@ def enter_study(
 
     def enter(connection: Connection) -> StudyRecord:
         schema.create(connection)
-        schema.check(connection, shown=location.shown, writing=True)
+        schema.check(connection, shown=location.shown)
         values = {**_defined(definition), "name": definition.name, "seed": seed or 0, **asked}
         table = schema.studies
         schema.insert_unless_there(connection, table, {**values, "created_at": schema.now()})

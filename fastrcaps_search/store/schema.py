@@ -235,25 +235,12 @@ def _version(connection: Connection) -> int | None:
     return found
 
 
-def check(connection: Connection, *, shown: str, writing: bool = False) -> None:
+def check(connection: Connection, *, shown: str) -> None:
     """Make sure that the tables are there, and of this version.
-
-    Args:
-        connection: To the database.
-        shown: The database for people.
-        writing: Whether it must take every text, too.
 
     Raises:
         StoreError: It has no tables of ours, or tables of another version.
     """
-    if writing and connection.dialect.name == "postgresql":
-        encoding = connection.scalar(select(func.current_setting("server_encoding")))
-        if encoding != "UTF8":
-            raise WrongStoreError(
-                f"{shown} must be encoded in UTF8, to hold every text, got {encoding}; make one "
-                "by `createdb --encoding=UTF8 --template=template0 --locale=C NAME` and name it "
-                "with --storage"
-            )
     found = _version(connection)
     if found is None:
         raise WrongStoreError(

@@ -79,17 +79,13 @@ class Store(AbstractContextManager["Store"]):
             StoreError: Not a database of ours.
         """
         patience = patience or RetryPolicy()
-        return patience(
-            lambda: cls._checked(location, writing_engine(location), patience, writing=True)
-        )
+        return patience(lambda: cls._checked(location, writing_engine(location), patience))
 
     @classmethod
-    def _checked(
-        cls, location: Location, engine: Engine, patience: RetryPolicy, *, writing: bool = False
-    ) -> Store:
+    def _checked(cls, location: Location, engine: Engine, patience: RetryPolicy) -> Store:
         store = cls(location, engine, patience=patience)
         try:
-            store._read_once(partial(schema.check, shown=location.shown, writing=writing))
+            store._read_once(partial(schema.check, shown=location.shown))
         except BaseException:
             engine.dispose()
             raise

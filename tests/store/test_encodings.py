@@ -71,7 +71,8 @@ def test_a_stored_study_can_be_read_and_no_worker_joins_it(
     )
     with closing(Store.reading(location)) as store:
         assert store.study("tiny") == study
-    refused(lambda: Store.writing(location), location, encoding)
+    with closing(Store.writing(location)) as store:
+        refused(queue_of(store, study).claim_next, location, encoding)
     refused(lambda: enter_study(location, definition, seed=None, budget=9), location, encoding)
 
 

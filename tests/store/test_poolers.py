@@ -96,11 +96,10 @@ def test_settings_that_it_refuses_are_refused_at_once(
     for attempt in attempts(url, definition):
         with pytest.raises(WrongStoreError) as error:
             attempt()
-        assert "must be opened without settings that its pooler refuses, got: " in str(error.value)
-        assert "unsupported startup parameter: options; take it out of the URL and the" in str(
-            error.value
-        )
-        assert "\n" not in str(error.value)
+        line = str(error.value)
+        assert "opened without options in the URL or environment (PGOPTIONS) that the poo" in line
+        assert line.endswith("unsupported startup parameter: options; change that")
+        assert "\n" not in line
 
 
 def test_a_pooler_that_takes_no_transactions_is_refused_at_once(
@@ -108,7 +107,7 @@ def test_a_pooler_that_takes_no_transactions_is_refused_at_once(
 ) -> None:
     with make_pgbouncer(mode="statement") as pooler:
         for attempt in attempts(pooler.url(postgres_url), definition):
-            with pytest.raises(WrongStoreError, match="set the pooler's pool_mode to transaction"):
+            with pytest.raises(WrongStoreError, match="must be pooled by transaction or session"):
                 attempt()
 
 
