@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
+import pytest
 
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command
     from tests.pgbouncer import PgBouncer
     from tests.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager
@@ -56,7 +59,7 @@ def test_six_trials_through_pgbouncer_leave_other_programs_alone(
 
         def look(over: threading.Event) -> None:
             line = command.line("status", "--study", "quick", "--storage", url)
-            while not over.wait(0.5):
+            while not over.wait(1.0):
                 done = subprocess.run(line, cwd=command.folder, capture_output=True, check=False)
                 looks.append(done.returncode)
 
