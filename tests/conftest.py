@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ from fastrcaps_search.store.records import Failure, Values
 from fastrcaps_search.store.store import Store
 
 if TYPE_CHECKING:
+    from tests.pgbouncer import PgBouncer
     from tests.postgres import PostgresServer
     from tests.trained import Trained
 
@@ -114,6 +116,16 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.new_database()
     yield url
     postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def make_pgbouncer(postgres_server: PostgresServer) -> Callable[..., PgBouncer]:
+    """Makes poolers in front of the shared server that run within ``with``."""
+    from tests.pgbouncer import PgBouncer, program
+
+    if program() is None:
+        pytest.skip("needs pgbouncer: apt-get install pgbouncer")
+    return functools.partial(PgBouncer, postgres_server)
 
 
 @pytest.fixture

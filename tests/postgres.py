@@ -70,7 +70,7 @@ class PostgresServer:
         self._user = _unprivileged() if os.geteuid() == 0 else None
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         # Not pytest's folder: only the tester may enter that, and a socket's path must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="fastrcaps-postgres-", dir="/tmp"))
         self.log_file = self.folder / "server.log"
@@ -107,13 +107,18 @@ class PostgresServer:
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
         }
-        self._process = self._popen(
-            # It stops, and its children with it, when the process that started it is gone.
-            *("setpriv", "--pdeathsig", "QUIT"),
+        self._process = self.start_beside(
             *(str(self._programs / "postgres"), "-D", str(self.folder / "data")),
             *itertools.chain.from_iterable(("-c", f"{k}={v}") for k, v in settings.items()),
         )
-        self._wait_until_it_answers(self._process)
+        self.wait_until_it_answers(self._process, self.url)
+
+    def start_beside(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a program as the server's user, its output in the log.
+
+        It stops, and its children with it, when the process that started it is gone.
+        """
+        return self._popen("setpriv", "--pdeathsig", "QUIT", *command)
 
     def stop(self, mode: Stop = "fast") -> None:
         """Stop the server; return when its process has ended.
@@ -137,10 +142,11 @@ class PostgresServer:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """Make an empty database; give its URL, for the superuser."""
         name = f"test_{next(self._numbers)}"
-        self._execute(self.url, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        command = sql.SQL("CREATE DATABASE {} ENCODING {} TEMPLATE template0")
+        self._execute(self.url, command.format(sql.Identifier(name), sql.Literal(encoding)))
         return self._url(OWNER, PASSWORD, name)
 
     def drop_database(self, url: str) -> None:
@@ -173,6 +179,42 @@ class PostgresServer:
             ),
         )
         return self._url(role, READER_PASSWORD, _database(url))
+
+    def limited(self, url: str, connections: int) -> str:
+        """Make a role that owns a database and has so many connections; give its URL."""
+        role = f"limited_{next(self._numbers)}"
+        commands = sql.SQL(
+            "CREATE ROLE {role} LOGIN PASSWORD {password} CONNECTION LIMIT {connections};"
+            "ALTER DATABASE {database} OWNER TO {role}"
+        )
+        self._execute(
+            url,
+            commands.format(
+                role=sql.Identifier(role),
+                password=sql.Literal(READER_PASSWORD),
+                connections=sql.Literal(connections),
+                database=sql.Identifier(_database(url)),
+            ),
+        )
+        return self._url(role, READER_PASSWORD, _database(url))
+
+    def set_read_only(self, url: str, *, read_only: bool) -> None:
+        """Let nobody write a database, as after a switchover, or everybody again."""
+        commands = sql.SQL(
+            "SET default_transaction_read_only = off;"
+            "ALTER DATABASE {database} SET default_transaction_read_only = {state};"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = {name} AND pid <> pg_backend_pid()"
+        )
+        name = _database(url)
+        self._execute(
+            self.url,
+            commands.format(
+                database=sql.Identifier(name),
+                name=sql.Literal(name),
+                state=sql.SQL("on" if read_only else "off"),
+            ),
+        )
 
     def run_sql(self, url: str, text: str) -> Rows:
         """Run statements as one transaction, committed at the end; give the rows of the last."""
@@ -223,7 +265,12 @@ class PostgresServer:
                 start_new_session=True,
             )
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+    def wait_until_it_answers(self, process: subprocess.Popen[bytes], url: str) -> None:
+        """Return once a program that listens there has let a client in.
+
+        Raises:
+            RuntimeError: It has ended, or took too long, and is stopped.
+        """
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             try:
@@ -231,15 +278,15 @@ class PostgresServer:
             except subprocess.TimeoutExpired:
                 pass
             else:
-                self._process = None
-                raise RuntimeError(f"postgres exited with {process.returncode}:\n{self.log()}")
+                raise RuntimeError(f"it exited with {process.returncode}:\n{self.log()}")
             try:
-                self._execute(self.url, "SELECT 1")
+                self._execute(url, "SELECT 1")
             except psycopg.OperationalError:
                 continue
             return
-        self.stop("immediate")
-        raise RuntimeError(f"postgres did not answer in {START_SECONDS} s:\n{self.log()}")
+        process.send_signal(SIGNALS["immediate"])
+        process.wait(STOP_SECONDS)
+        raise RuntimeError(f"it did not answer in {START_SECONDS} s:\n{self.log()}")
 
 
 def _database(url: str) -> str:
@@ -254,7 +301,7 @@ def _unprivileged() -> pwd.struct_passwd:
         return pwd.getpwnam("nobody")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port for the life of the server.
 
     It is none of those from which the kernel takes a client's own port: while the server is

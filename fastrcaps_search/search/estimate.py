@@ -87,6 +87,8 @@ def _assignments(definition: StudyDefinition) -> list[TrialParameters]:
 
 def in_words(seconds: float) -> str:
     """``about 5 min``: one or two figures are all that an estimate is worth."""
+    if not math.isfinite(seconds):
+        return "for an unknown time"
     if seconds < 90:
         return f"about {max(round(seconds / 10), 1) * 10} s"
     if seconds < 90 * 60:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 
 import optuna
+from alembic.util import CommandError
 from optuna.trial import FrozenTrial
 from sqlalchemy import Connection, inspect
 
@@ -47,7 +48,7 @@ class OptunaExport:
         self._added: set[int] = set()
 
     def close(self) -> None:
-        """Close Optuna's connections."""
+        """Close Optuna's connections, until it needs some again."""
         if self._storage is not None:
             self._storage.remove_session()
             self._storage.engine.dispose()
@@ -58,13 +59,13 @@ class OptunaExport:
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        stop, pauses = self._store.patience.stop, int(seconds / PAUSE_SECONDS)
+        patience, pauses = self._store.patience, int(seconds / PAUSE_SECONDS)
         for _ in range(pauses):
-            if self.add():
+            if patience(self.add):
                 return True
-            if stop.wait(PAUSE_SECONDS):
+            if patience.stop.wait(PAUSE_SECONDS):
                 break
-        return self.add()
+        return patience(self.add)
 
     def add(self) -> bool:
         """Add what is missing; ``False`` where another process is about to add.
@@ -82,6 +83,7 @@ class OptunaExport:
             with _errors(self._store.location), quiet():
                 self._add(seen.study, finished)
         finally:
+            self.close()
             self._lease.release()
         return True
 
@@ -157,6 +159,10 @@ def _errors(location: Location) -> Iterator[None]:
         except optuna.exceptions.StorageInternalError as error:
             # Its cause is an error of SQLAlchemy, always.
             raise error.__cause__ or error from error
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, RuntimeError, CommandError) as error:
             # The study was deleted there just now, or the tables are of another Optuna.
-            raise StoreError(f"{location.shown}: Optuna cannot use its tables: {error}") from error
+            cause = (str(error).splitlines() or [type(error).__name__])[0]
+            raise StoreError(
+                f"{location.shown} must have tables that Optuna {optuna.__version__} can use, "
+                f"got: {cause}; install the Optuna that made them, or choose another --storage"
+            ) from error

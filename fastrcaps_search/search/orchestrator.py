@@ -260,6 +260,8 @@ class Orchestrator:
                     f"a study must have at most {MOST_OTHER_WORKERS} workers on a machine, and "
                     f"{self.study.name} has them already; wait for some to end"
                 )
+            # Until it is asked something: this process waits for hours now.
+            self._store.close()
             location, options = self.options.location, self.options
             specs = [
                 WorkerSpec(

@@ -23,15 +23,28 @@ from fastrcaps_search.errors import (
     StoreUnavailableError,
     WrongStoreError,
 )
-from fastrcaps_search.store.engine import BUSY_SECONDS, removed
+from fastrcaps_search.store.engine import BUSY_SECONDS, READ_ONLY, removed
 from fastrcaps_search.store.location import Location
 
-UNKNOWN = ("authentication failed", "no password supplied", "pg_hba.conf", "does not exist")
-"""What PostgreSQL says to whom it does not know, or of what it does not have."""
+UNKNOWN = (
+    *("authentication failed", "no password supplied", "pg_hba.conf", "does not exist"),
+    *("no such user", "no such database", "invalid connection option"),
+)
+"""What PostgreSQL and pgbouncer say to whom they do not know, or of what they do not have."""
+POOLED = ("unsupported startup parameter", "statement pooling")
+"""What pgbouncer does not pass on."""
+FULL = ("too many connections", "too many clients", "slots are reserved", "no more connections")
+"""What they say while others hold all the connections; the driver gives no state then."""
 REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
 LOCK_TIMEOUT = "55P03"
 PASSING = ("08", "25P", "40", "53", "55", "57")
 """Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
+_written: set[str] = set()
+
+
+def note_written(location: Location) -> None:
+    """From now on it is an outage when the database cannot be written: it could be."""
+    _written.add(location.shown)
 
 
 @contextmanager
@@ -97,7 +110,12 @@ def _of_postgresql(
         return DiskError(
             f"{shown}: the server's disk must have room, got: {cause}; free some space there"
         )
-    if state == "25006" or "read-only transaction" in cause:
+    if state == READ_ONLY and shown in _written:
+        return StoreUnavailableError(
+            f"{shown} must be writable, as it was, got: {cause}; end a switchover to another "
+            "server, or let this one be written again"
+        )
+    if state == READ_ONLY:
         return ReadOnlyStoreError(
             f"{shown} must be writable, got: {cause}; name another database with --storage"
         )
@@ -115,6 +133,16 @@ def _of_postgresql(
         return WrongStoreError(
             f"{shown} must be a database that this user may open, got: {cause}; fix the URL of "
             "--storage"
+        )
+    if any(sign in cause for sign in POOLED):
+        return WrongStoreError(
+            f"{shown} must be pooled by transaction or session, and opened without options in the "
+            f"URL or environment (PGOPTIONS) that the pooler refuses, got: {cause}; change that"
+        )
+    if any(sign in cause for sign in FULL):
+        return StoreUnavailableError(
+            f"{shown} must have a connection free for each worker and two more, got: {cause}; "
+            "allow this user more, or start fewer workers"
         )
     # Without a state it is the driver's own, which may be a fault of the request.
     is_operational = type(original).__name__ in ("OperationalError", "InterfaceError")

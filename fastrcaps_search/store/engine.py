@@ -6,13 +6,16 @@ import os
 import random
 import sqlite3
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import event, func, select
 from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine.interfaces import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from fastrcaps_search.errors import StoreError, UsageError, WrongStoreError
 from fastrcaps_search.store.location import Location
@@ -32,10 +35,12 @@ TRANSACTION = {
 }
 """Settings of PostgreSQL for each transaction."""
 CONNECT_SECONDS = 10
-POOLED = 2
-"""Connections of a process: its own and the one of the thread that renews its lease."""
+KEPT_SECONDS = 1.0
+"""A server's connection is kept for transactions that follow each other within this time."""
+READ_ONLY = "25006"
+"""State of PostgreSQL for a write where nothing can be written."""
 READS = "fastrcaps_reads"
-"""Option of a connection to an SQLite file whose transaction does not write."""
+"""Option of a connection whose transaction does not write."""
 # A peer that has gone without a word is noticed within half a minute, not after two hours.
 KEEPALIVE = {
     "keepalives": 1,
@@ -71,10 +76,15 @@ def engine_settings(location: Location) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_SECONDS}}
     return {
         "pool_pre_ping": True,
-        "pool_size": POOLED,
-        "max_overflow": 0,
+        # One, and for a moment another one for the thread that renews a lease.
+        "pool_size": 1,
+        "max_overflow": 1,
+        # It would ask the server for a type that we do not have, in each connection.
+        "use_native_hstore": False,
         "connect_args": {
             "connect_timeout": CONNECT_SECONDS,
+            # Else it is the database's, or PGCLIENTENCODING's.
+            "client_encoding": "utf8",
             "application_name": "fastrcaps-search",
             # A pooler such as pgbouncer may give each transaction another session of the server.
             "prepare_threshold": None,
@@ -88,20 +98,59 @@ def prepare_writing(engine: Engine, location: Location) -> None:
     if location.path is not None:
         _make_immediate(engine, location.path)
     else:
-        event.listen(engine, "begin", _set_up_transaction)
+        event.listen(engine, "begin", partial(_set_up_transaction, location))
+        event.listen(engine, "handle_error", _leave_read_only)
+        _give_back_idle(engine)
 
 
-def _set_up_transaction(connection: sqlalchemy.Connection) -> None:
-    """Settings of this transaction alone: the session may be another one's next."""
-    settings = (func.set_config(name, value, True) for name, value in TRANSACTION.items())
-    connection.execute(select(*settings))
+def _set_up_transaction(location: Location, connection: sqlalchemy.Connection) -> None:
+    """Settings of this transaction alone: the session may be another one's next.
+
+    Raises:
+        WrongStoreError: It may write, into a database that cannot hold every text.
+    """
+    settings = dict(TRANSACTION)
+    session: Any = connection.connection.dbapi_connection
+    encoding = session.info.parameter_status("server_encoding")
+    if connection.get_execution_options().get(READS):
+        # By SQLAlchemy's own option, all later ones would write even where the server says no.
+        settings["transaction_read_only"] = "on"
+    elif encoding not in (None, "UTF8"):
+        raise WrongStoreError(
+            f"{location.shown} must be encoded in UTF8, to hold every text, got {encoding}; make "
+            "one by `createdb --encoding=UTF8 --template=template0 --locale=C NAME` and name it "
+            "with --storage"
+        )
+    connection.execute(select(*(func.set_config(*one, True) for one in settings.items())))
+
+
+def _leave_read_only(context: ExceptionContext) -> None:
+    """Connect anew to a server that cannot be written: after a switchover another one can."""
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
+
+
+def _give_back_idle(engine: Engine) -> None:
+    """Close the connection after a transaction that no other has preceded within a second.
+
+    A worker that trains has none then, as it renews its lease all along.
+    """
+    before = time.monotonic()
+
+    def used(connection: object, entry: ConnectionPoolEntry) -> None:
+        nonlocal before
+        now = time.monotonic()
+        if now - before > KEPT_SECONDS:
+            entry.invalidate()
+        before = now
+
+    event.listen(engine, "checkin", used)
 
 
 def snapshot_options(location: Location) -> dict[str, Any]:
     """Options of a connection whose transaction only reads, and sees one state of the database."""
-    if location.path is None:
-        return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    return {READS: True}
+    on_server = {"isolation_level": "REPEATABLE READ"} if location.path is None else {}
+    return {READS: True, **on_server}
 
 
 def _begin_reading(connection: sqlalchemy.Connection) -> None:
@@ -197,7 +246,7 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
     """
     path = location.path
     if path is None:
-        return writing_engine(location).execution_options(postgresql_readonly=True)
+        return writing_engine(location).execution_options(**{READS: True})
     if path.is_dir():
         raise WrongStoreError(
             f"{path} must be a database, got a folder; name a file with --storage, "

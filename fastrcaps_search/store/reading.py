@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,13 +104,13 @@ def read_leases(connection: Connection, study_id: int | None = None) -> list[Lea
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(*table.primary_key))
-    return [LeaseRecord(**row._mapping) for row in rows]
+    return [LeaseRecord(**row._mapping) for row in _finite(rows)]
 
 
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
     """All claims of a study by trial, run and token."""
     rows = _rows(connection, schema.claims, ClaimRecord.__dataclass_fields__, study_id=study_id)
-    return [ClaimRecord(**row._mapping) for row in rows]
+    return [ClaimRecord(**row._mapping) for row in _finite(rows)]
 
 
 def _rows(
@@ -127,6 +128,23 @@ def _rows(
     return connection.execute(query.order_by(*table.primary_key))
 
 
+def _finite(rows: CursorResult[Any]) -> Iterator[Row[Any]]:
+    """The rows of trials, with finite numbers: we store no others, but who edits a database may.
+
+    Raises:
+        StoreError: A number is not finite.
+    """
+    for row in rows:
+        odd = [at for at, one in enumerate(row) if type(one) is float and not math.isfinite(one)]
+        if odd:
+            named = ", ".join(f"{row._fields[at]} {row[at]}" for at in odd)
+            raise StoreError(
+                f"trial {row.number} must be stored with finite numbers, got {named}; correct "
+                "that in the database, or go back to a copy of it"
+            )
+        yield row
+
+
 def read_trials(
     connection: Connection,
     study: StudyRecord,
@@ -137,7 +155,8 @@ def read_trials(
     """All trials of a study (or one), by number."""
     rows = functools.partial(_rows, connection, study_id=study.study_id, number=number)
     runs: dict[int, list[RunRecord]] = defaultdict(list)
-    for row in rows(schema.runs, [one.name for one in schema.runs.c if one.name != "hits"]):
+    read = [one.name for one in schema.runs.c if one.name != "hits"]
+    for row in _finite(rows(schema.runs, read)):
         runs[row.number].append(_run(row))
     stored: dict[int, list[EpochRecord]] = {}
     if epochs:
@@ -154,7 +173,7 @@ def read_trials(
             epochs=tuple(stored.get(row.number, ())),
             set_aside=_part(row, SetAside, "set_aside_"),
         )
-        for row in rows(schema.trials, schema.trials.c.keys())
+        for row in _finite(rows(schema.trials, schema.trials.c.keys()))
     ]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import ReadOnlyStoreError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.db_errors import store_errors
+from fastrcaps_search.store.db_errors import note_written, store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.location import Location
@@ -113,7 +113,9 @@ class Store(AbstractContextManager["Store"]):
     def write_once(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work in one transaction, without patience."""
         with store_errors(self.location), self.engine.begin() as connection:
-            return work(connection)
+            result = work(connection)
+        note_written(self.location)
+        return result
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Do the work, which only reads, on one state of the database.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
@@ -151,6 +153,9 @@ def test_the_seconds_weigh_each_batch_size_by_its_share_of_the_study() -> None:
         (47.9 * 3600, "about 48 h"),
         (48.1 * 3600, "about 2 days"),
         (10.2 * 86_400, "about 10 days"),
+        # Of a step that was measured as infinitely long.
+        (math.inf, "for an unknown time"),
+        (math.nan, "for an unknown time"),
     ],
 )
 def test_in_words(seconds: float, words: str) -> None:

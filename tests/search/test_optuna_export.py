@@ -23,7 +23,7 @@ from tests.store.workers import VALUES, Clock, claimed, complete, fail, line, sa
 from tests.triples import values_of
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ChildStarter, OptunaOpener, QueueMaker
+    from tests.store.conftest import ChildStarter, OptunaOpener, QueueMaker, Sql
 
 Loader = Callable[[], optuna.Study]
 
@@ -169,6 +169,34 @@ class TestTables:
         assert export.add()
         storage = open_optuna()
         assert storage.get_current_version() == storage.get_head_version()
+
+    # A later one has other revisions, and maybe more than one at a time.
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "UPDATE alembic_version SET version_num = 'v99.0.0.a'",
+            "INSERT INTO alembic_version VALUES ('v99.0.0.a')",
+        ],
+    )
+    def test_those_of_a_later_optuna_are_refused_in_one_line(
+        self, change: str, queue: TrialQueue, store: Store, study: StudyRecord, sql: Sql
+    ) -> None:
+        with closing(OptunaExport(store, study.name)) as earlier:
+            assert earlier.add()
+        sql(change)
+        complete(store, claimed(queue))
+        with (
+            closing(OptunaExport(store, study.name)) as export,
+            pytest.raises(StoreError, match=f"that Optuna {optuna.__version__} can use") as error,
+        ):
+            export.add()
+        line = str(error.value)
+        assert line.startswith(f"{store.location.shown} must have tables that Optuna ")
+        assert line.endswith("; install the Optuna that made them, or choose another --storage")
+        assert "\n" not in line
+        # It holds up nobody.
+        assert ExportLease(store).claim()
+        assert store.trials(study)[0].values == VALUES
 
 
 class TestOthers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
@@ -177,6 +178,20 @@ def test_the_time_left_goes_by_the_steps_that_were_measured_until_a_run_has_ende
     finish(tmp_path, 2)
     outcome = begun.outcome()
     assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 10 s")
+
+
+def test_stored_seconds_of_a_step_that_are_infinite_end_no_run(
+    tmp_path: Path, run: Callable[..., Orchestrator]
+) -> None:
+    begun(run())
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        connection.execute(
+            """UPDATE fastrcaps_layouts SET step_seconds = '{"1": Infinity, "16": NaN}'"""
+        )
+    again = run()
+    outcome = again.outcome()
+    line = again.plan_line(again.plan(RunObserver(), outcome), outcome)
+    assert line.endswith("; for an unknown time")
 
 
 def test_workers_of_two_runs_at_once_have_names_of_their_own(
