@@ -81,6 +81,7 @@ class ModelCard:
         network = self.definition.network
         params = self.parameters.to_dict()
         has_capsules = self.definition.architecture.has_capsules
+        shades = self.definition.data_set.shades
         return {
             "format": FORMAT,
             "architecture": {
@@ -92,7 +93,7 @@ class ModelCard:
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
             },
-            "preprocessing": PREPROCESSING,
+            "preprocessing": PREPROCESSING | {"training_images": shades and shades._asdict()},
             "classes": list(self.classes),
             "study": self.definition.to_dict(),
             "params": params,
