@@ -114,6 +114,8 @@ class LoadedNetwork:
 def load_network(path: str | Path) -> LoadedNetwork:
     """Read a folder that ``export`` has written.
 
+    Its files may be links, as in the caches and mounts of other programs; checksums guard them.
+
     Args:
         path: The folder.
 
@@ -122,7 +124,7 @@ def load_network(path: str | Path) -> LoadedNetwork:
     """
     folder = Path(path)
     try:
-        weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED)
+        weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED, links=True)
         card = ModelCard.from_json(_card(folder, files))
         return LoadedNetwork(trained_network(card.definition, card.parameters, weights), card)
     except (CheckpointError, ValueError) as error:
@@ -143,7 +145,7 @@ def _card(folder: Path, files: Mapping[str, str]) -> bytes:
         )
     contents = {}
     for name in {CARD_FILE, ONNX_FILE} & files.keys():
-        contents[name] = regular_bytes(folder / name, what=EXPORTED)
+        contents[name] = regular_bytes(folder / name, what=EXPORTED, links=True)
         if hashlib.sha256(contents[name]).hexdigest() != files[name]:
             raise CheckpointError(
                 f"{folder / name} must be as it was written, got another checksum"

@@ -11,10 +11,18 @@ from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
-from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
+from fastrcaps_search.export.writer import (
+    LATEST_OPSET,
+    OPSET,
+    Weights,
+    require_free,
+    require_onnx,
+    write_network,
+)
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.checkpoints import best_weights
+from fastrcaps_search.search.options import require_whole
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -46,6 +54,7 @@ def export_trial(
     criteria: Criteria | None,
     run: int | None,
     onnx: bool,
+    opset: int | None = None,
 ) -> Exported:
     """Write the network of the run of highest accuracy, or of another one, of a trial.
 
@@ -57,6 +66,7 @@ def export_trial(
         criteria: Bounds and preference; ``None`` for the highest accuracy.
         run: Index of the run; ``None`` for the one of highest accuracy.
         onnx: Whether to write ``network.onnx`` too.
+        opset: Its opset, which asks for it too; ``None`` for the lowest.
 
     Raises:
         NothingFitsError: No trial fits the criteria.
@@ -72,7 +82,11 @@ def export_trial(
             f"{trial!r}; leave one of them out"
         )
     require_free(folder)
-    if onnx:
+    if opset is not None:
+        require_whole("--opset", opset, low=OPSET, high=LATEST_OPSET)
+    elif onnx:
+        opset = OPSET
+    if opset is not None:
         require_onnx()
     trials, why = read_study(store, study.name).trials, NAMED
     if trial is None:
@@ -82,7 +96,7 @@ def export_trial(
     (chosen,) = store.trials(study, epochs=True, number=trial)
     best, weights = _best_kept(store, study, chosen, run)
     card = _card(study, chosen, best)
-    write_network(card, weights, folder=folder, onnx=onnx)
+    write_network(card, weights, folder=folder, opset=opset)
     return Exported(card, why, chosen)
 
 
