@@ -114,6 +114,16 @@ class DataSet(ABC):
         """Where ``doctor`` says that the images are."""
         return f"read by {type(self).__module__}"
 
+    def look(self, folder: Path | None) -> None:
+        """Refuse at once, without reading, a folder from which nothing can be read.
+
+        Args:
+            folder: The folder that the user named; None for :func:`default_folder`.
+
+        Raises:
+            DataError: There is something else in it.
+        """
+
     def load(self, *, folder: Path | None) -> Images:
         """Read the images and check that they are as many and of the kind that is expected.
 
