@@ -16,6 +16,7 @@ class BuildWithStudies(build_py):
     """
 
     def run(self) -> None:
+        """Build the package, then copy."""
         super().run()
         if not self.editable_mode:
             for source, target in self._studies().items():
@@ -23,6 +24,7 @@ class BuildWithStudies(build_py):
                 self.copy_file(source, target)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """All files that a build makes."""
         return [*super().get_outputs(include_bytecode), *self._studies().values()]
 
     def _studies(self) -> dict[str, str]:

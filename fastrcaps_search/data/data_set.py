@@ -114,7 +114,7 @@ class DataSet(ABC):
         """Where ``doctor`` says that the images are."""
         return f"read by {type(self).__module__}"
 
-    def look(self, folder: Path | None) -> None:
+    def look(self, folder: Path | None) -> None:  # noqa: B027  # there may be nothing to look at
         """Refuse at once, without reading, a folder from which nothing can be read.
 
         Args:

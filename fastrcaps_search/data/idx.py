@@ -184,8 +184,8 @@ class IdxDataSet(DataSet):
         plain = f"(SHA-256 of the plain file: {checksum[:12]}...)"
         if sizes := _sizes(content):
             return DataError(
-                f"{published} another {sizes} {plain}: replace it with a fresh copy if it is meant "
-                f"to be {self}; {OWN_IMAGES}"
+                f"{published} another {sizes} {plain}: replace it with a fresh copy if it is "
+                f"meant to be {self}; {OWN_IMAGES}"
             )
         return DataError(f"{published} not whole {plain}: replace it with a fresh copy")
 

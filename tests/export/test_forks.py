@@ -21,8 +21,19 @@ network = fastrcaps_search.load_network(sys.argv[1])
 images = MNIST_MINI.load(folder=None).test_images[:100]
 
 
+study = fastrcaps_search.StudyDefinition.from_dict(
+    {
+        "name": "rates",
+        "network": "capsnet-narrow",
+        "data_set": "mnist-mini",
+        "batch_size": 4,
+        "space": {"decoder": ["none"]},
+    }
+)
+
+
 def rates():
-    return fastrcaps_search.find_rates("mnist-mini", device="cpu", steps=20).curve.losses
+    return fastrcaps_search.find_rates(study, device="cpu", steps=20).curve.losses
 
 
 what = {"rates": rates}.get(sys.argv[2]) or (lambda: getattr(network, sys.argv[2])(images))
@@ -65,7 +76,6 @@ if sys.argv[2] == "predict":
     ("name", "method"),
     [
         ("small-lenet", "predict"),
-        ("small-capsnet", "scores"),
         ("small-capsnet", "reconstruct"),
         # Trains, in the process that asks.
         pytest.param("small-lenet", "rates", marks=pytest.mark.slow),

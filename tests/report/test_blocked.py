@@ -77,7 +77,8 @@ def test_a_policy_that_blocks_scripts_or_styles(
         assert page.locator("#front-table tbody tr").count() == 5
         page.goto(f"{address}/rates.html")
         rates, _ = what_is_seen(page)
-        assert rates == f"The figure needs this page’s {SENTENCE}"
+        assert rates.startswith("The figure needs this page")
+        assert rates.endswith(SENTENCE)
         assert page.locator("#proposal").is_visible()
         page.context.close()
     assert not figures or policy != STYLES_ALONE
