@@ -164,13 +164,6 @@ def export_network(
     location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
     with opened_study(location, study) as (store, record):
         export_trial(
-            store,
-            record,
-            folder,
-            trial=trial,
-            criteria=criteria,
-            run=run,
-            onnx=onnx,
-            opset=opset,
+            store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx, opset=opset
         )
     return folder

@@ -47,9 +47,7 @@ FILE_NAMES = (
 
 DEEPEST = 3
 """Folders below the one that was named that are looked into: ``MNIST/MNIST/raw``."""
-PICTURES = frozenset(
-    (".bmp", ".gif", ".heic", ".jpeg", ".jpg", ".pgm", ".png", ".tif", ".tiff", ".webp")
-)
+PICTURES = (".bmp", ".gif", ".heic", ".jpeg", ".jpg", ".pgm", ".png", ".tif", ".tiff", ".webp")
 MOST_LOOKED_AT = 10_000
 """Files among which pictures are looked for before a download."""
 OWN_IMAGES = "images of your own are read by a plug-in (docs/where-files-go.md)"
@@ -75,14 +73,14 @@ class IdxDataSet(DataSet):
     def read(self, folder: Path | None) -> Images:
         """Read the files, downloaded first where there is none of them."""
         folder = self.own_folder or folder or default_folder()
-        files = self._found(folder) or self._downloaded(folder)
+        files = self.find(folder) or self._downloaded(folder)
         return Images(*map(self._values, files, self.checksums))
 
     def place(self, folder: Path | None) -> str:
         """The folder of the files, or where a download would go."""
         folder = self.own_folder or folder or default_folder()
         try:
-            files = self._found(folder)
+            files = self.find(folder)
         except DataError as error:
             return str(error)
         if files:
@@ -91,29 +89,13 @@ class IdxDataSet(DataSet):
 
     def look(self, folder: Path | None) -> None:
         """Refuse a folder that holds a part of the set, or other images."""
-        self._found(self.own_folder or folder or default_folder())
-
-    def _found(self, folder: Path) -> tuple[Path, ...]:
-        """The files; none where they may be downloaded.
-
-        Raises:
-            DataError: They may not, or some, but not all, are there.
-        """
-        files = self.find(folder)
-        if not files and (picture := _picture_in(folder)):
-            raise DataError(
-                f"the images of {self} must be under {folder}, but it holds others, as "
-                f"{picture}, and nothing is downloaded beside them: name the folder that has "
-                f"{self}, or an empty one to have it downloaded, with --data-dir or "
-                f"{DATA_VARIABLE}; {OWN_IMAGES}"
-            )
-        return files
+        self.find(self.own_folder or folder or default_folder())
 
     def find(self, folder: Path) -> tuple[Path, ...]:
-        """The files in the first complete place, not opened yet; none where none is there.
+        """The files in the first complete place, not opened yet; none to have them downloaded.
 
         Raises:
-            DataError: Some, but not all, of the files are there.
+            DataError: Some, but not all, of the files are there, or none but other images.
         """
         names = {"raw", *map(_simple, (self.name, self.torchvision_name))} - {""}
         places = _places(folder, names)
@@ -121,6 +103,12 @@ class IdxDataSet(DataSet):
         for files in layouts.values():
             if len(files) == len(FILE_NAMES):
                 return tuple(files.values())
+        if not layouts and (picture := _picture_in(folder)):
+            raise DataError(
+                f"the images of {self} must be under {folder}, but it holds others, as {picture}, "
+                f"and nothing is downloaded beside them: name the folder that has {self}, or an "
+                f"empty one to have it downloaded, with --data-dir or {DATA_VARIABLE}; {OWN_IMAGES}"
+            )
         if not layouts:
             return ()
         place, files = next(iter(layouts.items()))
@@ -180,14 +168,13 @@ class IdxDataSet(DataSet):
                     f"{file} must be a file of {self}, but its content is that of {other}: ask "
                     f"for {other}, or put the files of {self} into a folder named {self}"
                 )
-        published = f"{file} must hold what was published as {self}, but its content is"
-        plain = f"(SHA-256 of the plain file: {checksum[:12]}...)"
-        if sizes := _sizes(content):
-            return DataError(
-                f"{published} another {sizes} {plain}: replace it with a fresh copy if it is "
-                f"meant to be {self}; {OWN_IMAGES}"
-            )
-        return DataError(f"{published} not whole {plain}: replace it with a fresh copy")
+        sizes = _sizes(content)
+        came = f"another {sizes}" if sizes else "not whole"
+        advice = f" if it is meant to be {self}; {OWN_IMAGES}" if sizes else ""
+        return DataError(
+            f"{file} must hold what was published as {self}, but its content is {came} (SHA-256 "
+            f"of the plain file: {checksum[:12]}...): replace it with a fresh copy{advice}"
+        )
 
 
 def _simple(name: str) -> str:
@@ -209,7 +196,7 @@ def _picture_in(folder: Path) -> Path | None:
     """One of the images in a folder or anywhere below it that are no IDX files."""
     files = (Path(above, name) for above, _, names in os.walk(folder) for name in names)
     looked_at = islice(files, MOST_LOOKED_AT)
-    return next((file for file in looked_at if file.suffix.lower() in PICTURES), None)
+    return next((file for file in looked_at if file.name.lower().endswith(PICTURES)), None)
 
 
 def _sizes(content: bytes) -> list[int]:

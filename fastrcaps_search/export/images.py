@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ BLACK = 0.01
 
 UNLIKE = 0.6
 """So far from the training's is the mean of the edge of inverted images; that of noise is not."""
+WHOLE_CHANGES = [("divide them, as in images // 257", 1 / 65535, 0.0)]
 EDGE = np.pad(np.zeros([IMAGE_SIDE - 2] * 2, dtype=bool), 1, constant_values=True)
-
-Floats = NDArray[np.float64]
 
 
 def as_batch(images: object, *, like: DataSet | None = None) -> tuple[Tensor, bool]:
@@ -43,9 +41,10 @@ def as_batch(images: object, *, like: DataSet | None = None) -> tuple[Tensor, bo
     side = (IMAGE_SIDE, IMAGE_SIDE)
     if shape[-2:] != side or len(shape) not in (2, 3, 4) or (len(shape) == 4 and shape[1] != 1):
         raise UsageError(f"images must have the shape {SHAPES}, got {list(shape)}")
-    scaled = _scaled(values, like.shades if like else None).reshape(-1, 1, *side)
-    if like is not None and like.shades is not None and scaled.size:
-        _compare(scaled, str(like), like.shades, "255" if values.dtype.kind in "iu" else "1")
+    shades = like and like.shades
+    scaled = _scaled(values, shades).reshape(-1, 1, *side)
+    if shades and scaled.size:
+        _compare(scaled, str(like), shades, "1" if values.dtype.kind == "f" else "255")
     return torch.from_numpy(scaled), len(shape) == 2
 
 
@@ -74,7 +73,8 @@ def _scaled(values: NDArray[np.generic], shades: Shades | None) -> NDArray[np.fl
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     # NaN is in no range.
     if not (low >= 0 and high <= largest):
-        advice = _advice(values.astype(np.float64), what, shades)
+        floats = values.astype(np.float64)
+        advice = "" if shades is None else _advice(floats, shades, whole=largest == 255)
         raise UsageError(
             f"images of {what} must be from 0 to {largest}, got {low:g} to {high:g}{advice}"
         )
@@ -87,30 +87,24 @@ def _scaled(values: NDArray[np.generic], shades: Shades | None) -> NDArray[np.fl
     return np.array(values, dtype=np.float32, order="C") / np.float32(largest)
 
 
-def _advice(values: Floats, what: str, shades: Shades | None) -> str:
+def _advice(values: NDArray[np.float64], shades: Shades, *, whole: bool) -> str:
     """The change that makes images of another range most like those of the training, if any."""
-    if shades is None:
-        return ""
-    mean, deviation, border = shades
-    changes: dict[str, Callable[[Floats], Floats]] = {
-        "clip them, as in images.clip(0, 1)": lambda x: x,
-        "divide them by 255": lambda x: x / 255,
-        "pass (images + 1) / 2": lambda x: (x + 1) / 2,
-        f"take their normalisation back, as in images * {deviation:.4f} + {mean:.4f}": (
-            lambda x: x * deviation + mean
-        ),
-    }
-    if what == "whole numbers":
-        changes = {"divide them, as in images // 257": lambda x: x / (255 * 257)}
+    back = f"images * {shades.deviation:.4f} + {shades.mean:.4f}"
+    # With the factor and what is added.
+    changes = [
+        ("clip them, as in images.clip(0, 1)", 1.0, 0.0),
+        ("divide them by 255", 1 / 255, 0.0),
+        ("pass (images + 1) / 2", 0.5, 0.5),
+        (f"take their normalisation back, as in {back}", shades.deviation, shades.mean),
+    ]
     found = []
-    for advice, change in changes.items():
-        changed = change(values)
-        low, high = changed.min(), changed.max()
+    for advice, factor, added in WHOLE_CHANGES if whole else changes:
+        changed = values * factor + added
         # Every image of a training has black and white in it.
-        if -OVERSHOOT <= low < 0.5 <= high <= 1 + OVERSHOOT:
-            apart = abs(changed.mean() - mean), abs(_edge(changed) - border)
-            inverse = abs(1 - changed.mean() - mean), abs(1 - _edge(changed) - border)
-            found.append((min(sum(apart), sum(inverse)), f"; {advice}"))
+        if -OVERSHOOT <= changed.min() < 0.5 <= changed.max() <= 1 + OVERSHOOT:
+            # From grey, as they may be inverted besides.
+            apart = abs(_edge(changed) - 0.5) - abs(shades.border - 0.5)
+            found.append((abs(apart), f"; {advice}"))
     return min(found, default=(0.0, ""))[1]
 
 

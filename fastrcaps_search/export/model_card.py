@@ -55,8 +55,7 @@ class ModelCard:
         test_accuracy: Of these weights on the test set, where it was read.
         training_seconds: Up to the best epoch.
         setting: Where and how the run was trained.
-        versions: Of the packages that exported it.
-        onnx: Opset and IR version of ``network.onnx``, where there is one.
+        versions: Of the packages that exported it; opset and IR of ``network.onnx``, if any.
     """
 
     definition: StudyDefinition
@@ -71,7 +70,6 @@ class ModelCard:
     training_seconds: float
     setting: RunSetting
     versions: Mapping[str, str] = field(default_factory=_versions)
-    onnx: Mapping[str, int] | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -102,7 +100,6 @@ class ModelCard:
             **{key: getattr(self, key) for key in _NUMBERS},
             "setting": asdict(self.setting),
             "versions": dict(self.versions),
-            "onnx": self.onnx and dict(self.onnx),
         }
 
     @classmethod
@@ -129,7 +126,6 @@ class ModelCard:
             **{key: check(values.get(key), key) for key, check in _NUMBERS.items()},
             setting=_setting(setting),
             versions={_line(name, "versions"): _line(versions[name], name) for name in versions},
-            onnx=_onnx(values.get("onnx")),
         )
 
 
@@ -157,13 +153,6 @@ def _setting(values: dict[str, Any]) -> RunSetting:
         for name in names
     }
     return RunSetting(**found)
-
-
-def _onnx(values: object) -> dict[str, int] | None:
-    if values is None:
-        return None
-    found = checks.table(values, "onnx")
-    return {name: _count(found.get(name), f"onnx.{name}") for name in ("opset", "ir_version")}
 
 
 def _line(value: object, key: str) -> str:

@@ -80,17 +80,17 @@ def write_network(
         card: What is known of it.
         weights: Its weights by torch's names.
         folder: New or empty, as :func:`require_free` makes sure; folders above it are made.
-        opset: Of ``network.onnx``, where that is written too; :func:`require_onnx` comes before.
+        opset: Of ``network.onnx``, where that is written too: what :func:`require_onnx` gave.
 
     Raises:
         CheckpointError: The weights do not fit the card.
         DiskError: The folder cannot be written; nothing of it stays.
     """
     network = trained_network(card.definition, card.parameters, weights)
-    contents, facts = {}, None
+    contents = {}
     if opset is not None:
-        contents[ONNX_FILE], facts = onnx_bytes(network, opset=opset)
-    card = replace(card, onnx=facts)
+        contents[ONNX_FILE], versions = onnx_bytes(network, opset=opset)
+        card = replace(card, versions={**card.versions, **versions})
     text = json.dumps(card.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     contents[CARD_FILE] = f"{text}\n".encode()
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
@@ -128,21 +128,25 @@ class _Classifier(nn.Module):
         return scores, scores.argmax(dim=1)
 
 
-def require_onnx() -> None:
-    """Make sure that networks can be written as ONNX.
+def require_onnx(opset: int | None = None) -> int:
+    """Make sure that networks can be written as ONNX; the opset, the lowest one if left out.
 
     Raises:
-        UsageError: The packages of the extra are not installed.
+        UsageError: The packages of the extra are not installed, or nothing writes that opset.
     """
+    opset = OPSET if opset is None else opset
+    if not OPSET <= opset <= LATEST_OPSET:
+        raise UsageError(f"--opset must be from {OPSET} to {LATEST_OPSET}, got {opset}")
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise UsageError(
             f"--onnx needs the package {' and '.join(missing)}, which is not installed; "
             "install it with `pip install 'fastrcaps-search[onnx]'`, or leave --onnx out"
         )
+    return opset
 
 
-def onnx_bytes(network: TrainableNetwork, *, opset: int = OPSET) -> tuple[bytes, dict[str, int]]:
+def onnx_bytes(network: TrainableNetwork, *, opset: int = OPSET) -> tuple[bytes, dict[str, str]]:
     """The network as the content of an ONNX file, with which onnxruntime agrees; its versions.
 
     Input ``images`` float32 [N, 1, 28, 28] in [0, 1], N at least 1; outputs ``scores`` float32
@@ -153,8 +157,7 @@ def onnx_bytes(network: TrainableNetwork, *, opset: int = OPSET) -> tuple[bytes,
         opset: Version of ONNX's operators; the file has the lowest IR version that they allow.
 
     Raises:
-        FastrcapsError: onnxruntime finds other classes than torch, or one of both has no such
-            opset.
+        FastrcapsError: onnxruntime finds other classes than torch, or cannot read the file.
     """
     from onnx.helper import find_min_ir_version_for
 
@@ -174,17 +177,15 @@ def onnx_bytes(network: TrainableNetwork, *, opset: int = OPSET) -> tuple[bytes,
             verbose=False,
             opset_version=opset,
         )
-    model = None if program is None else program.model_proto
-    found = None if model is None else model.opset_import[0].version
-    # It writes another one where it knows nothing of what was asked for.
-    if model is None or found != opset:
-        raise FastrcapsError(
-            f"torch must write ONNX of opset {opset}, got {found}; leave --opset or --onnx out"
-        )
+    if program is None:
+        raise FastrcapsError("torch must give an ONNX program, got none; leave --onnx out")
+    model = program.model_proto
+    # Torch writes another one where it knows nothing of what was asked for.
+    opset = model.opset_import[0].version
     model.ir_version = find_min_ir_version_for(list(model.opset_import))
     content = cast(bytes, model.SerializeToString())
     _check(content, classifier)
-    return content, {"opset": opset, "ir_version": model.ir_version}
+    return content, {"onnx_opset": str(opset), "onnx_ir": str(model.ir_version)}
 
 
 @torch.no_grad()
@@ -195,11 +196,8 @@ def _check(content: bytes, classifier: _Classifier) -> None:
     try:
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no root of their own
-        said = " ".join(str(error).split())
-        raise FastrcapsError(
-            f"onnxruntime {onnxruntime.__version__} must read what torch wrote, got: {said}; "
-            "leave --opset or --onnx out"
-        ) from error
+        said = f"onnxruntime must read what torch wrote, got: {' '.join(str(error).split())}"
+        raise FastrcapsError(f"{said}; leave --opset or --onnx out") from error
     generator = torch.Generator().manual_seed(0)
     for count in CHECKED_IMAGES:
         images = torch.rand(count, *INPUT_SHAPE, generator=generator)

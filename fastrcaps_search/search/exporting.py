@@ -11,18 +11,10 @@ from fastrcaps_search.analysis.rows import choosable_rows, failure_reason
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
-from fastrcaps_search.export.writer import (
-    LATEST_OPSET,
-    OPSET,
-    Weights,
-    require_free,
-    require_onnx,
-    write_network,
-)
+from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.checkpoints import best_weights
-from fastrcaps_search.search.options import require_whole
 from fastrcaps_search.store.records import RunRecord, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
@@ -82,12 +74,8 @@ def export_trial(
             f"{trial!r}; leave one of them out"
         )
     require_free(folder)
-    if opset is not None:
-        require_whole("--opset", opset, low=OPSET, high=LATEST_OPSET)
-    elif onnx:
-        opset = OPSET
-    if opset is not None:
-        require_onnx()
+    if onnx or opset is not None:
+        opset = require_onnx(opset)
     trials, why = read_study(store, study.name).trials, NAMED
     if trial is None:
         row = select_row(choosable_rows(trials), criteria or Criteria())
