@@ -106,8 +106,8 @@ class IdxDataSet(DataSet):
         if not layouts and (picture := _picture_in(folder)):
             raise DataError(
                 f"the images of {self} must be under {folder}, but it holds others, as {picture}, "
-                f"and nothing is downloaded beside them: name the folder that has {self}, or an "
-                f"empty one to have it downloaded, with --data-dir or {DATA_VARIABLE}; {OWN_IMAGES}"
+                f"and nothing is downloaded beside them: name with --data-dir or {DATA_VARIABLE} "
+                f"the folder that has {self}, or an empty one to download into; {OWN_IMAGES}"
             )
         if not layouts:
             return ()

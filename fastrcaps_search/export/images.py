@@ -41,7 +41,7 @@ def as_batch(images: object, *, like: DataSet | None = None) -> tuple[Tensor, bo
     side = (IMAGE_SIDE, IMAGE_SIDE)
     if shape[-2:] != side or len(shape) not in (2, 3, 4) or (len(shape) == 4 and shape[1] != 1):
         raise UsageError(f"images must have the shape {SHAPES}, got {list(shape)}")
-    shades = like and like.shades
+    shades = like.shades if like else None
     scaled = _scaled(values, shades).reshape(-1, 1, *side)
     if shades and scaled.size:
         _compare(scaled, str(like), shades, "1" if values.dtype.kind == "f" else "255")

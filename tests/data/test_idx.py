@@ -200,7 +200,7 @@ def test_nothing_is_downloaded_beside_other_images(tmp_path: Path, photo: str) -
     before = sorted(tmp_path.rglob("*"))
     message = refusal(MNIST, tmp_path)
     assert f"must be under {tmp_path}, but it holds others, as {path}, and nothing" in message
-    for word in ("an empty one", "--data-dir", "FASTRCAPS_DATA", "plug-in"):
+    for word in ("or an empty one to download into", "--data-dir", "FASTRCAPS_DATA", "plug-in"):
         assert word in message
     assert sorted(tmp_path.rglob("*")) == before
     assert MNIST.place(tmp_path) == message
