@@ -24,7 +24,7 @@ def without_decoder(loaded: LoadedNetwork, folder: Path) -> LoadedNetwork:
         parameters=replace(loaded.card.parameters, decoder=Decoder.NONE),
         learned_parameters=sum(tensor.numel() for tensor in weights.values()),
     )
-    write_network(card, weights, folder=folder, onnx=False)
+    write_network(card, weights, folder=folder)
     return load_network(folder)
 
 

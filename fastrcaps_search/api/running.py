@@ -134,6 +134,7 @@ def export_network(
     prefer: str | None = None,
     run: int | None = None,
     onnx: bool = False,
+    opset: int | None = None,
     storage: str | None = None,
     files: str | Path | None = None,
     **bounds: float | None,
@@ -147,6 +148,7 @@ def export_network(
         prefer: As for :func:`select_trial`; ``accuracy`` when ``None``.
         run: Index of its run; the one of highest accuracy when ``None``.
         onnx: Whether to write ``network.onnx`` too.
+        opset: Its opset, which asks for it too, from 18 on; 18 when ``None``.
         storage: Database, as for ``--storage``.
         files: Folder of checkpoints and logs, as for ``--files``.
         bounds: As for :func:`select_trial`.
@@ -164,5 +166,7 @@ def export_network(
     criteria = Criteria.given(bounds, None if prefer is None else Preference.read(prefer))
     location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
     with opened_study(location, study) as (store, record):
-        export_trial(store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx)
+        export_trial(
+            store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx, opset=opset
+        )
     return folder

@@ -170,6 +170,11 @@ COMMANDS = (
         flags.switch(
             "--onnx", "write network.onnx too; needs `pip install 'fastrcaps-search[onnx]'`"
         ),
+        flag(
+            "--opset N",
+            "the same with a higher opset of ONNX than 18, which onnxruntime reads from 1.14 on",
+            NUMBER,
+        ),
         flag("--out DIR", "folder to write: a new or an empty one", required=True),
     ),
     Command(

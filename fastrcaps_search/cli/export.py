@@ -24,6 +24,7 @@ def export(arguments: argparse.Namespace) -> None:
             criteria=given_criteria(arguments),
             run=arguments.run,
             onnx=arguments.onnx,
+            opset=arguments.opset,
         )
     _tell(exported, folder)
 

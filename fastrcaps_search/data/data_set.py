@@ -39,6 +39,20 @@ class Images(NamedTuple):
     test_labels: NDArray[np.uint8]
 
 
+class Shades(NamedTuple):
+    """What training images look like, where black is 0 and white is 1.
+
+    Attributes:
+        mean: Of all pixels.
+        deviation: Standard deviation of all pixels.
+        border: Mean of the pixels at the edge of the images.
+    """
+
+    mean: float
+    deviation: float
+    border: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet(ABC):
     """A data set that studies name; a plug-in registers its own in ``data.shipped.DATA_SETS``.
@@ -55,6 +69,8 @@ class DataSet(ABC):
         most_frequent: Images of the largest class in the validation split and in the test set.
         drawn_from: Name of the data set from whose training images, without the validation split,
             all images of this one are; empty where there is none.
+        shades: Of the training images; networks warn of images that are unlike them, where it is
+            known.
 
     Raises:
         UsageError: There are not ten classes, or the validation split leaves nothing to train on.
@@ -67,6 +83,7 @@ class DataSet(ABC):
     test_size: int
     most_frequent: tuple[int, int]
     drawn_from: str = ""
+    shades: Shades | None = None
 
     def __post_init__(self) -> None:
         if len(self.class_names) != CLASSES or not 0 < self.validation_size < self.train_size:
@@ -96,6 +113,16 @@ class DataSet(ABC):
     def place(self, folder: Path | None) -> str:
         """Where ``doctor`` says that the images are."""
         return f"read by {type(self).__module__}"
+
+    def look(self, folder: Path | None) -> None:  # noqa: B027  # there may be nothing to look at
+        """Refuse at once, without reading, a folder from which nothing can be read.
+
+        Args:
+            folder: The folder that the user named; None for :func:`default_folder`.
+
+        Raises:
+            DataError: There is something else in it.
+        """
 
     def load(self, *, folder: Path | None) -> Images:
         """Read the images and check that they are as many and of the kind that is expected.

@@ -1,13 +1,15 @@
 """Data sets in the IDX files in which MNIST is published.
 
-They are looked for under one folder in three layouts, the first complete one wins::
+They are looked for in one folder and in those below it that are named for the set, or ``raw``; the
+first complete place wins::
 
     MNIST/raw/train-images-idx3-ubyte             torchvision's; FashionMNIST/raw/...
     mnist/train-images-idx3-ubyte.gz              Debian's; fashion-mnist/...
-    train-images-idx3-ubyte.gz                    flat
+    train-images.idx3-ubyte                       flat
 
-gzipped or not. The sets share their file names, so what a file holds is decided by its checksum,
-in every layout. What is found nowhere is downloaded once.
+gzipped or not, with a dash or a dot. The sets share their file names, so what a file holds is
+decided by its checksum, wherever it is. What is found nowhere is downloaded once, but not into a
+folder that holds other images.
 
 An IDX file is two zero bytes, a type byte (8: unsigned bytes), the number of dimensions, one
 big-endian 32-bit size per dimension, then the values in row-major order (Y. LeCun, C. Cortes and
@@ -18,10 +20,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import os
 import textwrap
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +45,12 @@ FILE_NAMES = (
 )
 """The files of each set, without ``.gz``, in the order of :class:`Images`."""
 
+DEEPEST = 3
+"""Folders below the one that was named that are looked into: ``MNIST/MNIST/raw``."""
+PICTURES = (".bmp", ".gif", ".heic", ".jpeg", ".jpg", ".pgm", ".png", ".tif", ".tiff", ".webp")
+MOST_LOOKED_AT = 10_000
+"""Files among which pictures are looked for before a download."""
+OWN_IMAGES = "images of your own are read by a plug-in (docs/where-files-go.md)"
 _REASON_CHARACTERS = 240
 
 
@@ -76,17 +87,28 @@ class IdxDataSet(DataSet):
             return str(files[0].parent)
         return f"not in {folder}; downloaded there when first needed"
 
+    def look(self, folder: Path | None) -> None:
+        """Refuse a folder that holds a part of the set, or other images."""
+        self.find(self.own_folder or folder or default_folder())
+
     def find(self, folder: Path) -> tuple[Path, ...]:
-        """The files in the first complete layout, not opened yet; none where none is there.
+        """The files in the first complete place, not opened yet; none to have them downloaded.
 
         Raises:
-            DataError: Some, but not all, of the files are there.
+            DataError: Some, but not all, of the files are there, or none but other images.
         """
-        places = (folder / self.torchvision_name / "raw", folder / self.name, folder)
+        names = {"raw", *map(_simple, (self.name, self.torchvision_name))} - {""}
+        places = _places(folder, names)
         layouts = {place: files for place in places if (files := _files_in(place))}
         for files in layouts.values():
             if len(files) == len(FILE_NAMES):
                 return tuple(files.values())
+        if not layouts and (picture := _picture_in(folder)):
+            raise DataError(
+                f"the images of {self} must be under {folder}, but it holds others, as {picture}, "
+                f"and nothing is downloaded beside them: name with --data-dir or {DATA_VARIABLE} "
+                f"the folder that has {self}, or an empty one to download into; {OWN_IMAGES}"
+            )
         if not layouts:
             return ()
         place, files = next(iter(layouts.items()))
@@ -129,14 +151,14 @@ class IdxDataSet(DataSet):
         content = _content(file)
         found = hashlib.sha256(content).hexdigest()
         if found != checksum:
-            raise self._another(file, found)
+            raise self._another(file, found, content)
         dimensions = content[3]
         sizes = np.frombuffer(content, ">u4", dimensions, offset=4)
         # torch warns about arrays that cannot be written.
         values = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * dimensions)
         return values.reshape(sizes)
 
-    def _another(self, file: Path, checksum: str) -> DataError:
+    def _another(self, file: Path, checksum: str, content: bytes) -> DataError:
         """The error for a file with a checksum that is not its own."""
         from fastrcaps_search.data.shipped import DATA_SETS
 
@@ -146,17 +168,54 @@ class IdxDataSet(DataSet):
                     f"{file} must be a file of {self}, but its content is that of {other}: ask "
                     f"for {other}, or put the files of {self} into a folder named {self}"
                 )
+        sizes = _sizes(content)
+        came = f"another {sizes}" if sizes else "not whole"
+        advice = f" if it is meant to be {self}; {OWN_IMAGES}" if sizes else ""
         return DataError(
-            f"{file} must hold what was published as {self}, but its content is another or not "
-            f"whole (SHA-256 of the plain file: {checksum[:12]}...): replace it with a fresh copy"
+            f"{file} must hold what was published as {self}, but its content is {came} (SHA-256 "
+            f"of the plain file: {checksum[:12]}...): replace it with a fresh copy{advice}"
         )
 
 
+def _simple(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _places(folder: Path, names: set[str], deepest: int = DEEPEST) -> Iterator[Path]:
+    """Folders below this one whose names are among the simple ones given, then this one."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if _simple(path.name) in names)
+    except OSError:
+        inner = []
+    for path in inner if deepest else []:
+        yield from _places(path, names, deepest - 1)
+    yield folder
+
+
+def _picture_in(folder: Path) -> Path | None:
+    """One of the images in a folder or anywhere below it that are no IDX files."""
+    files = (Path(above, name) for above, _, names in os.walk(folder) for name in names)
+    looked_at = islice(files, MOST_LOOKED_AT)
+    return next((file for file in looked_at if file.name.lower().endswith(PICTURES)), None)
+
+
+def _sizes(content: bytes) -> list[int]:
+    """The dimensions of a whole IDX file of bytes; none of anything else."""
+    start = 4 + 4 * content[3] if content[:3] == b"\0\0\x08" and len(content) > 4 else 0
+    found = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
+    return found if len(content) == start + math.prod(found) else []
+
+
 def _files_in(place: Path) -> dict[str, Path]:
-    """Those of the four files that are in a folder, by name, the plain one before the gzipped."""
+    """Those of the four files that are in a folder, by name, the plain one before the gzipped.
+
+    Some archives unpack to a folder of each file's name.
+    """
     found: dict[str, Path] = {}
     for name in FILE_NAMES:
-        for path in (place / name, place / f"{name}.gz"):
+        names = (name, name.replace("-idx", ".idx"))
+        paths = ((place / one, place / f"{one}.gz", place / one / one) for one in names)
+        for path in chain.from_iterable(paths):
             # Where it cannot be looked, there is no file, and the download says why.
             if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises there
                 found.setdefault(name, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.data_set import DataSet, Shades
 from fastrcaps_search.data.idx import IdxDataSet
 from fastrcaps_search.registry import Registry
 
@@ -21,6 +21,7 @@ MNIST = IdxDataSet(
     validation_size=5_000,
     test_size=10_000,
     most_frequent=(563, 1_135),
+    shades=Shades(0.1307, 0.3081, 0.0002),
     torchvision_name="MNIST",
     checksums=(
         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -40,6 +41,7 @@ FASHION_MNIST = IdxDataSet(
     validation_size=5_000,
     test_size=10_000,
     most_frequent=(527, 1_000),
+    shades=Shades(0.2860, 0.3530, 0.0485),
     torchvision_name="FashionMNIST",
     checksums=(
         "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -55,6 +57,7 @@ MNIST_MINI = IdxDataSet(
     validation_size=500,
     test_size=500,
     most_frequent=(50, 50),
+    shades=Shades(0.1313, 0.3086, 0.0001),
     drawn_from="mnist",
     own_folder=Path(__file__).parent,
     checksums=(

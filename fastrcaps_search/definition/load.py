@@ -14,7 +14,9 @@ from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition, checked_values
 from fastrcaps_search.errors import DefinitionError, UsageError
 
-SHIPPED = Path(__file__).parent.parent / "studies"
+_INSTALLED = Path(__file__).resolve().parent.parent / "studies"
+# In a checkout, which an editable install reads, they are beside the package.
+SHIPPED = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parent.parent / "studies"
 LARGEST_FILE_BYTES = 1_000_000
 
 

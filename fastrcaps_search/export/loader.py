@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
-from fastrcaps_search.data.data_set import IMAGE_SIDE
 from fastrcaps_search.definition import checks
 from fastrcaps_search.errors import (
     CheckpointError,
@@ -22,6 +21,7 @@ from fastrcaps_search.errors import (
     ExportedNetworkError,
     UsageError,
 )
+from fastrcaps_search.export.images import as_batch
 from fastrcaps_search.export.model_card import (
     CARD_FILE,
     FORMAT,
@@ -35,7 +35,6 @@ from fastrcaps_search.training.tensor_file import read_tensors, regular_bytes
 EXPORTED = "a file of an exported network"
 BATCH = 100
 """Images that are classified at a time."""
-SHAPES = "[28, 28], [N, 28, 28] or [N, 1, 28, 28]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,8 @@ class LoadedNetwork:
 
     Images are whole numbers from 0 to 255 or floats from 0 to 1, 28x28 pixels, light on dark: one
     image [28, 28], or several [N, 28, 28] or [N, 1, 28, 28]; arrays, tensors or nested lists. All
-    is multiplied in float32, whatever the precision of the training.
+    is multiplied in float32, whatever the precision of the training. Images that are unlike those
+    that the network was trained on, dark on light or black, are classified with a warning.
 
     Attributes:
         network: The network, on the CPU unless it was moved.
@@ -70,7 +70,7 @@ class LoadedNetwork:
         Raises:
             UsageError: They are no such images.
         """
-        found = self.scores(images).argmax(axis=-1)
+        found = self._each(images, self.network.classify).argmax(axis=-1)
         return int(found) if found.ndim == 0 else found
 
     def scores(self, images: object) -> NDArray[np.float32]:
@@ -101,7 +101,7 @@ class LoadedNetwork:
     @torch.no_grad()
     def _each(self, images: object, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
         """What a function makes of the images, and of one image without the first dimension."""
-        batch, is_single = as_batch(images)
+        batch, is_single = as_batch(images, like=self.card.definition.data_set)
         self.network.eval()
         device = next(self.network.parameters()).device
         # None at all take the shape from one that is dropped.
@@ -114,6 +114,8 @@ class LoadedNetwork:
 def load_network(path: str | Path) -> LoadedNetwork:
     """Read a folder that ``export`` has written.
 
+    Its files may be links, as in the caches and mounts of other programs; checksums guard them.
+
     Args:
         path: The folder.
 
@@ -122,7 +124,7 @@ def load_network(path: str | Path) -> LoadedNetwork:
     """
     folder = Path(path)
     try:
-        weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED)
+        weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED, links=True)
         card = ModelCard.from_json(_card(folder, files))
         return LoadedNetwork(trained_network(card.definition, card.parameters, weights), card)
     except (CheckpointError, ValueError) as error:
@@ -143,66 +145,9 @@ def _card(folder: Path, files: Mapping[str, str]) -> bytes:
         )
     contents = {}
     for name in {CARD_FILE, ONNX_FILE} & files.keys():
-        contents[name] = regular_bytes(folder / name, what=EXPORTED)
+        contents[name] = regular_bytes(folder / name, what=EXPORTED, links=True)
         if hashlib.sha256(contents[name]).hexdigest() != files[name]:
             raise CheckpointError(
                 f"{folder / name} must be as it was written, got another checksum"
             )
     return contents[CARD_FILE]
-
-
-def as_batch(images: object) -> tuple[Tensor, bool]:
-    """Images as float32 [N, 1, 28, 28] in [0, 1], and whether it was a single one [28, 28].
-
-    Args:
-        images: Whole numbers from 0 to 255 or floats from 0 to 1, of shape [28, 28],
-            [N, 28, 28] or [N, 1, 28, 28]; an array, a tensor or nested lists.
-
-    Raises:
-        UsageError: They are nothing of the kind.
-    """
-    values = _array(images)
-    shape = values.shape
-    side = (IMAGE_SIDE, IMAGE_SIDE)
-    if shape[-2:] != side or len(shape) not in (2, 3, 4) or (len(shape) == 4 and shape[1] != 1):
-        raise UsageError(f"images must have the shape {SHAPES}, got {list(shape)}")
-    batch = torch.from_numpy(_scaled(values)).view(-1, 1, *side)
-    return batch, len(shape) == 2
-
-
-def _array(images: object) -> NDArray[np.generic]:
-    if isinstance(images, Tensor):
-        floats = images.detach().cpu()
-        # Numpy has no bfloat16.
-        return np.asarray((floats.float() if floats.is_floating_point() else floats).numpy())
-    try:
-        return np.asarray(images)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"images must be numbers of the shape {SHAPES}, got rows of several lengths"
-        ) from error
-
-
-def _scaled(values: NDArray[np.generic]) -> NDArray[np.float32]:
-    """Contiguous float32 in [0, 1]."""
-    kinds = {"i": ("whole numbers", 255), "u": ("whole numbers", 255), "f": ("floats", 1)}
-    if values.dtype.kind not in kinds:
-        raise UsageError(
-            "images must be whole numbers from 0 to 255 or floats from 0 to 1, got values of type "
-            f"{values.dtype}"
-        )
-    what, largest = kinds[values.dtype.kind]
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    # NaN is in no range.
-    if not (low >= 0 and high <= largest):
-        advice = "; divide them by 255" if 1 < high <= 255 and low >= 0 else ""
-        raise UsageError(
-            f"images of {what} must be from 0 to {largest}, got {low:g} to {high:g}{advice}"
-        )
-    if largest == 255 and high == 1:
-        raise UsageError(
-            "images of whole numbers must reach from 0 to 255, got none above 1; pass floats for "
-            "images in [0, 1]"
-        )
-    # In float32, as the images that the network was trained on.
-    return np.array(values, dtype=np.float32, order="C") / np.float32(largest)

@@ -55,7 +55,7 @@ class ModelCard:
         test_accuracy: Of these weights on the test set, where it was read.
         training_seconds: Up to the best epoch.
         setting: Where and how the run was trained.
-        versions: Of the packages that exported it.
+        versions: Of the packages that exported it; opset and IR of ``network.onnx``, if any.
     """
 
     definition: StudyDefinition
@@ -81,6 +81,7 @@ class ModelCard:
         network = self.definition.network
         params = self.parameters.to_dict()
         has_capsules = self.definition.architecture.has_capsules
+        shades = self.definition.data_set.shades
         return {
             "format": FORMAT,
             "architecture": {
@@ -92,7 +93,7 @@ class ModelCard:
                 "input_shape": list(INPUT_SHAPE),
                 "classes": CLASSES,
             },
-            "preprocessing": PREPROCESSING,
+            "preprocessing": PREPROCESSING | {"training_images": shades and shades._asdict()},
             "classes": list(self.classes),
             "study": self.definition.to_dict(),
             "params": params,

@@ -14,7 +14,8 @@ from fastrcaps_search.capsnet.layers import CLASS_SIZE, CapsuleDecoder
 from fastrcaps_search.capsnet.network import CapsNet
 from fastrcaps_search.data.data_set import CLASSES, IMAGE_SIDE
 from fastrcaps_search.export.accuracy import Measurement
-from fastrcaps_search.export.loader import LoadedNetwork, as_batch
+from fastrcaps_search.export.images import as_batch
+from fastrcaps_search.export.loader import LoadedNetwork
 
 MOST_MISTAKES = 24
 IMAGES_PER_CLASS = 2

@@ -9,6 +9,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
@@ -38,6 +39,9 @@ SCORES = "scores"
 CLASSES = "classes"
 CHECKED_IMAGES = (1, 7)
 """Sizes of the batches on which onnxruntime must agree."""
+OPSET, LATEST_OPSET = 18, 23
+"""Of ONNX: the lowest that torch's exporter writes, which says all that our networks do and which
+onnxruntime reads from 1.14 on, and the highest that may be asked for."""
 TIE = 1e-4
 """Scores closer than this may change places: the sums have another order."""
 
@@ -65,7 +69,9 @@ def require_free(folder: Path) -> None:
     )
 
 
-def write_network(card: ModelCard, weights: Weights, *, folder: Path, onnx: bool) -> None:
+def write_network(
+    card: ModelCard, weights: Weights, *, folder: Path, opset: int | None = None
+) -> None:
     """Write the folder of a trained network.
 
     The weights carry a checksum of themselves and of the files beside them.
@@ -74,17 +80,19 @@ def write_network(card: ModelCard, weights: Weights, *, folder: Path, onnx: bool
         card: What is known of it.
         weights: Its weights by torch's names.
         folder: New or empty, as :func:`require_free` makes sure; folders above it are made.
-        onnx: Whether to write ``network.onnx`` too; :func:`require_onnx` comes before.
+        opset: Of ``network.onnx``, where that is written too: what :func:`require_onnx` gave.
 
     Raises:
         CheckpointError: The weights do not fit the card.
         DiskError: The folder cannot be written; nothing of it stays.
     """
     network = trained_network(card.definition, card.parameters, weights)
+    contents = {}
+    if opset is not None:
+        contents[ONNX_FILE], versions = onnx_bytes(network, opset=opset)
+        card = replace(card, versions={**card.versions, **versions})
     text = json.dumps(card.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-    contents = {CARD_FILE: f"{text}\n".encode()}
-    if onnx:
-        contents[ONNX_FILE] = onnx_bytes(network)
+    contents[CARD_FILE] = f"{text}\n".encode()
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     contents[WEIGHTS_FILE] = tensor_bytes(weights, {"format": FORMAT, **sums})
     with disk_errors("the network", folder):
@@ -120,32 +128,39 @@ class _Classifier(nn.Module):
         return scores, scores.argmax(dim=1)
 
 
-def require_onnx() -> None:
-    """Make sure that networks can be written as ONNX.
+def require_onnx(opset: int | None = None) -> int:
+    """Make sure that networks can be written as ONNX; the opset, the lowest one if left out.
 
     Raises:
-        UsageError: The packages of the extra are not installed.
+        UsageError: The packages of the extra are not installed, or nothing writes that opset.
     """
+    opset = OPSET if opset is None else opset
+    if not OPSET <= opset <= LATEST_OPSET:
+        raise UsageError(f"--opset must be from {OPSET} to {LATEST_OPSET}, got {opset}")
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise UsageError(
             f"--onnx needs the package {' and '.join(missing)}, which is not installed; "
             "install it with `pip install 'fastrcaps-search[onnx]'`, or leave --onnx out"
         )
+    return opset
 
 
-def onnx_bytes(network: TrainableNetwork) -> bytes:
-    """The network as the content of an ONNX file, with which onnxruntime agrees.
+def onnx_bytes(network: TrainableNetwork, *, opset: int = OPSET) -> tuple[bytes, dict[str, str]]:
+    """The network as the content of an ONNX file, with which onnxruntime agrees; its versions.
 
     Input ``images`` float32 [N, 1, 28, 28] in [0, 1], N at least 1; outputs ``scores`` float32
     [N, 10] (capsule lengths, or LeNet5's logits) and ``classes`` int64 [N].
 
     Args:
         network: On the CPU, in evaluation mode.
+        opset: Version of ONNX's operators; the file has the lowest IR version that they allow.
 
     Raises:
-        FastrcapsError: onnxruntime finds other classes than torch.
+        FastrcapsError: onnxruntime finds other classes than torch, or cannot read the file.
     """
+    from onnx.helper import find_min_ir_version_for
+
     classifier = _Classifier(network).eval()
     any_number = torch.export.Dim("N")
     with torch.no_grad(), warnings.catch_warnings():
@@ -160,12 +175,17 @@ def onnx_bytes(network: TrainableNetwork) -> bytes:
             dynamo=True,
             external_data=False,
             verbose=False,
+            opset_version=opset,
         )
     if program is None:
         raise FastrcapsError("torch must give an ONNX program, got none; leave --onnx out")
-    content = cast(bytes, program.model_proto.SerializeToString())
+    model = program.model_proto
+    # Torch writes another one where it knows nothing of what was asked for.
+    opset = model.opset_import[0].version
+    model.ir_version = find_min_ir_version_for(list(model.opset_import))
+    content = cast(bytes, model.SerializeToString())
     _check(content, classifier)
-    return content
+    return content, {"onnx_opset": str(opset), "onnx_ir": str(model.ir_version)}
 
 
 @torch.no_grad()
@@ -173,7 +193,11 @@ def _check(content: bytes, classifier: _Classifier) -> None:
     """Compare onnxruntime with torch on random images."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no root of their own
+        said = f"onnxruntime must read what torch wrote, got: {' '.join(str(error).split())}"
+        raise FastrcapsError(f"{said}; leave --opset or --onnx out") from error
     generator = torch.Generator().manual_seed(0)
     for count in CHECKED_IMAGES:
         images = torch.rand(count, *INPUT_SHAPE, generator=generator)

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fastrcaps_search.report import axes, plots
-from fastrcaps_search.report.page import script_policy, template
+from fastrcaps_search.report.page import PROBE, script_policy, template
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.templating import page_template
 from fastrcaps_search.training.rate_curve import SAFETY, SPAN, RateCurve, RateTest
@@ -22,13 +22,14 @@ def rates_page(test: RateTest, *, written_at: datetime | None = None) -> str:
         test: What to show.
         written_at: The date that it shows, in UTC; now if left out.
     """
-    plotly, script = plotly_script(), template("rates.js")
+    plotly, probe, script = plotly_script(), template(PROBE), template("rates.js")
     return page_template("rates.html.j2").render(
         test=test,
         curve=test.curve,
         safety=SAFETY,
         span=SPAN,
-        content_policy=script_policy([plotly, script]),
+        content_policy=script_policy([probe, plotly, script]),
+        probe=Markup(probe),
         library=Markup(plotly),
         script=Markup(script),
         data={"figure": range_test(test.curve), "dark": plots.dark_colours()},

@@ -12,6 +12,8 @@ from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.store.records import MEASURED
 
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as JSON."""
@@ -22,7 +24,8 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as CSV: nested keys joined with a dot.
 
     Parameters, means and spreads are there where some trial has them. Truth is ``true`` or
-    ``false`` and what is not known is empty.
+    ``false`` and what is not known is empty. An apostrophe comes before a text that a spreadsheet
+    would take for a formula.
     """
     flat = [dict(_flat(row)) for row in rows]
     known = {name for row in flat for name in row}
@@ -50,4 +53,6 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, ob
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:
-            yield before + key, str(value).lower() if isinstance(value, bool) else value
+            is_formula = isinstance(value, str) and value.startswith(FORMULA_SIGNS)
+            shown = f"'{value}" if is_formula else value
+            yield before + key, str(value).lower() if isinstance(value, bool) else shown

@@ -46,6 +46,7 @@ def export_trial(
     criteria: Criteria | None,
     run: int | None,
     onnx: bool,
+    opset: int | None = None,
 ) -> Exported:
     """Write the network of the run of highest accuracy, or of another one, of a trial.
 
@@ -57,6 +58,7 @@ def export_trial(
         criteria: Bounds and preference; ``None`` for the highest accuracy.
         run: Index of the run; ``None`` for the one of highest accuracy.
         onnx: Whether to write ``network.onnx`` too.
+        opset: Its opset, which asks for it too; ``None`` for the lowest.
 
     Raises:
         NothingFitsError: No trial fits the criteria.
@@ -72,8 +74,8 @@ def export_trial(
             f"{trial!r}; leave one of them out"
         )
     require_free(folder)
-    if onnx:
-        require_onnx()
+    if onnx or opset is not None:
+        opset = require_onnx(opset)
     trials, why = read_study(store, study.name).trials, NAMED
     if trial is None:
         row = select_row(choosable_rows(trials), criteria or Criteria())
@@ -82,7 +84,7 @@ def export_trial(
     (chosen,) = store.trials(study, epochs=True, number=trial)
     best, weights = _best_kept(store, study, chosen, run)
     card = _card(study, chosen, best)
-    write_network(card, weights, folder=folder, onnx=onnx)
+    write_network(card, weights, folder=folder, opset=opset)
     return Exported(card, why, chosen)
 
 

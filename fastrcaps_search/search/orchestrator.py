@@ -164,6 +164,7 @@ class Orchestrator:
         if before.work.is_done:
             observer.nothing_left(before)
             return before
+        self.study.definition.data_set.look(self.options.data_folder)
         plan = self.plan(observer, before)
         if plan.warning:
             observer.warned(plan.warning)

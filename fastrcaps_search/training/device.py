@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import platform
 import time
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -14,6 +17,8 @@ OLDEST_TORCH = (2, 6)
 """As in ``setup.cfg``, which says nothing where this package or torch was not installed by pip."""
 if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
     raise ImportError(f"torch {torch.__version__} is too old, 2.6 is needed", name="torch")
+OMP_PAUSE_HARD = 2
+"""OpenMP 5.0's ``omp_pause_hard``: give up what would be kept for the next parallel region."""
 
 
 def devices() -> list[str]:
@@ -73,8 +78,24 @@ def run_setting(device: torch.device, *, precision: str, threads: int, kernel: s
     )
 
 
+@cache
+def survive_forks() -> None:
+    """Let children that this process forks later multiply, though it has multiplied before.
+
+    GNU's OpenMP, with which torch comes, would have them wait for ever for the threads that only
+    the parent has. So these end before a fork; parent and child start new ones when they need any.
+    """
+    # Of the very library that torch is linked to.
+    pause = getattr(ctypes.CDLL(torch._C.__file__), "omp_pause_resource_all", None)
+    if pause is None:
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    else:
+        os.register_at_fork(before=lambda: pause(OMP_PAUSE_HARD))
+
+
 def prepare(device: str, *, threads: int) -> torch.device:
     """Settings of this process under which every figure is measured and every value made."""
+    survive_forks()
     # Before torch starts its threads, which take the setting over. Gradients of images that are
     # classified well are zero, so that Adam's averages decay through the denormal numbers, on
     # which Intel's processors are up to a hundred times slower (measured: three times per step

@@ -23,7 +23,7 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.seeds import derive_seed
 from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
-from fastrcaps_search.training.device import Clock
+from fastrcaps_search.training.device import Clock, survive_forks
 from fastrcaps_search.training.kernels import Trainer, make_trainer
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
 from fastrcaps_search.training.splits import Split, Splits, hits
@@ -80,6 +80,7 @@ def trained_network(
         CheckpointError: The weights are those of another network.
         ValueError: The study has no such network.
     """
+    survive_forks()
     network = first_network(training_plan(definition, parameters), seed=0)
     require_fit(weights, network.state_dict())
     network.load_state_dict(weights)

@@ -42,18 +42,19 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> 
 
 
 def read_tensors(
-    path: Path, *, what: str = "a checkpoint"
+    path: Path, *, what: str = "a checkpoint", links: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file; what does not belong to it never runs nor waits.
 
     Args:
         path: The file.
         what: What it must be, for the message.
+        links: Whether links are followed.
 
     Raises:
         CheckpointError: No regular file, none of ours, or not as it was written.
     """
-    content = regular_bytes(path, what=what)
+    content = regular_bytes(path, what=what, links=links)
     try:
         tensors = load(content)
         # Safetensors, which gives the metadata of named files alone, has found the header sound.
@@ -67,15 +68,21 @@ def read_tensors(
     return tensors, metadata
 
 
-def regular_bytes(path: Path, *, what: str) -> bytes:
-    """Bytes of a regular file; a link is not followed, a pipe not waited for.
+def regular_bytes(path: Path, *, what: str, links: bool = False) -> bytes:
+    """Bytes of a regular file; a pipe or a device is not waited for.
+
+    Args:
+        path: The file.
+        what: What it must be, for the message.
+        links: Whether links are followed. Checkpoints are never links, as they are written by
+            renaming: somebody else has put it there.
 
     Raises:
         CheckpointError: It is something else, too large, or cannot be read.
     """
 
     def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return os.open(name, flags | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
 
     try:
         with open(path, "rb", opener=opener) as file:
@@ -86,7 +93,9 @@ def regular_bytes(path: Path, *, what: str) -> bytes:
                 raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
             return file.read()
     except OSError as error:
-        raise CheckpointError(f"{path} must be {what}, got: {reason(error)}") from error
+        nowhere = links and path.is_symlink() and not path.exists()
+        got = f"a link to {path.readlink()}, which is not there" if nowhere else reason(error)
+        raise CheckpointError(f"{path} must be {what}, got: {got}") from error
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

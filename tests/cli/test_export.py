@@ -253,10 +253,13 @@ def test_a_full_disk_leaves_nothing(
     assert call("export", "--study", "small-lenet", *flags).returncode == 0
 
 
-@pytest.mark.skipif(
+needs_onnx = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
     reason="needs onnx, onnxscript and onnxruntime: pip install 'fastrcaps-search[onnx]'",
 )
+
+
+@needs_onnx
 @pytest.mark.parametrize("name", ["small-lenet", "small-capsnet"])
 def test_the_onnx_file_gives_the_classes_of_predict(
     trained: Trained, tmp_path: Path, name: str
@@ -268,6 +271,10 @@ def test_the_onnx_file_gives_the_classes_of_predict(
     )
     assert {path.name for path in folder.iterdir()} == WRITTEN | {"network.onnx"}
     loaded = fastrcaps_search.load_network(folder)
+    assert loaded.facts["versions"].keys() == {
+        *("fastrcaps_search", "torch", "onnx_opset", "onnx_ir")
+    }
+    assert loaded.facts["versions"]["onnx_opset"] == "18"
     images = MNIST_MINI.load(folder=None).test_images
     session = onnxruntime.InferenceSession(
         folder / "network.onnx", providers=["CPUExecutionProvider"]
@@ -282,6 +289,19 @@ def test_the_onnx_file_gives_the_classes_of_predict(
     (folder / "network.onnx").write_bytes(content)
     with pytest.raises(UsageError, match=r"network\.onnx must be as it was written"):
         fastrcaps_search.load_network(folder)
+
+
+@needs_onnx
+def test_another_opset_is_asked_for_by_a_flag(export: Cli, tmp_path: Path) -> None:
+    import onnx
+
+    assert export("--opset", "20", "--out", "a").returncode == 0
+    model = onnx.load(tmp_path / "a" / "network.onnx")
+    assert ([one.version for one in model.opset_import], model.ir_version) == ([20], 9)
+    refused = export("--opset", "17", "--out", "b")
+    assert refused.returncode == 2
+    assert refused.stderr == "fastrcaps-search: --opset must be from 18 to 23, got 17\n"
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_missing_onnx_is_said_before_anything_is_written(

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +26,8 @@ from fastrcaps_search.data.data_set import DataSet, default_folder
 from fastrcaps_search.data.idx import FILE_NAMES, IdxDataSet
 from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST, MNIST_MINI
 from fastrcaps_search.errors import DataError
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 REAL = os.environ.get("FASTRCAPS_DATA")
 needs_data = pytest.mark.skipif(
@@ -150,6 +152,83 @@ def test_first_complete_layout_wins(tmp_path: Path, data_set: IdxDataSet) -> Non
     assert found() == {debian}
 
 
+@pytest.mark.parametrize(
+    ("data_set", "inside"),
+    [
+        (MNIST, "raw"),
+        (MNIST, "MNIST"),
+        (MNIST, "mnist/raw"),
+        # What a download into torchvision's own folder has left.
+        (MNIST, "MNIST/MNIST/raw"),
+        (FASHION_MNIST, "fashion_mnist"),
+        (FASHION_MNIST, "Fashion-MNIST/raw"),
+        (FASHION_MNIST, "fashionmnist/FashionMNIST/raw"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_other_layouts_are_found_too(
+    tmp_path: Path, data_set: IdxDataSet, inside: str, suffix: str
+) -> None:
+    folder = touch_all(tmp_path / inside, suffix)
+    assert {path.parent for path in data_set.find(tmp_path)} == {folder}
+    assert data_set.place(tmp_path) == str(folder)
+    # Not for the other set.
+    other = MNIST if data_set is FASHION_MNIST else FASHION_MNIST
+    assert bool(other.find(tmp_path)) == (inside == "raw")
+
+
+@pytest.mark.parametrize("name", ["{}", "{}.gz", "{}/{}"])
+def test_names_with_a_dot_are_found_too(tmp_path: Path, name: str) -> None:
+    for one in FILE_NAMES:
+        dotted = one.replace("-idx", ".idx")
+        path = tmp_path / name.format(dotted, dotted)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert [path.name.removesuffix(".gz") for path in MNIST.find(tmp_path)] == [
+        "train-images.idx3-ubyte",
+        "train-labels.idx1-ubyte",
+        "t10k-images.idx3-ubyte",
+        "t10k-labels.idx1-ubyte",
+    ]
+
+
+@pytest.mark.parametrize("photo", ["cat.JPG", "0/a.png", "train/cats/1.tiff"])
+def test_nothing_is_downloaded_beside_other_images(tmp_path: Path, photo: str) -> None:
+    path = tmp_path / photo
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    before = sorted(tmp_path.rglob("*"))
+    message = refusal(MNIST, tmp_path)
+    assert f"must be under {tmp_path}, but it holds others, as {path}, and nothing" in message
+    for word in ("or an empty one to download into", "--data-dir", "FASTRCAPS_DATA", "plug-in"):
+        assert word in message
+    assert sorted(tmp_path.rglob("*")) == before
+    assert MNIST.place(tmp_path) == message
+    # Where the set is too, the others are nobody's business.
+    touch_all(tmp_path / "MNIST" / "raw")
+    assert len(MNIST.find(tmp_path)) == 4
+    MNIST.look(tmp_path)
+
+
+def test_a_run_looks_before_it_starts_anything(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('name = "a"\nnetwork = "lenet5"\ndata_set = "mnist"\n')
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "train-images.idx3-ubyte").touch()
+    # Nothing can be started: what would measure and train is not even asked for.
+    for folder, said in (("photos", "it holds others, as"), ("part", f"{TRAIN_LABELS}, t10k")):
+        done = cli(
+            *("run", "--study", "a.toml", "--trials", "1", "--data-dir", folder),
+            FASTRCAPS_RUNTIME_DIR=str(tmp_path / "no" / "such" / "folder"),
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert said in done.stderr
+        assert str(tmp_path / folder) in done.stderr
+        assert done.stdout == ""
+    assert not (tmp_path / "no").exists()
+
+
 @pytest.mark.parametrize("name", FILE_NAMES)
 @pytest.mark.parametrize("inside", ["MNIST/raw", "mnist", "."])
 def test_a_missing_file_is_named(tmp_path: Path, inside: str, name: str) -> None:
@@ -239,9 +318,10 @@ def test_names_a_file_that_is_not_whole(tmp_path: Path) -> None:
     plain = file.read_bytes()
     whole = gzip.compress(plain)
     damaged = "must be a whole file that can be read"
-    another = "must hold what was published as small, but its content is another or not whole"
+    another = "must hold what was published as small, but its content is not whole"
     for content, expected in {
         b"": another,
+        plain[:4]: another,
         plain[:9]: another,
         plain[:-1]: another,
         plain + b"0": another,
@@ -258,6 +338,17 @@ def test_names_a_file_that_is_not_whole(tmp_path: Path) -> None:
         message = refusal(data_set, None)
         assert f"{file} {expected}" in message, content[:20]
         assert message.endswith("replace it with a fresh copy")
+
+
+def test_own_pixelsin_idx_files_are_no_damaged_copy(tmp_path: Path) -> None:
+    data_set = small(tmp_path / "small")
+    file = tmp_path / "small" / TRAIN_IMAGES
+    for content in (idx(np.zeros((7, 28, 28))), gzip.compress(idx(np.zeros((7, 28, 28))))):
+        file.write_bytes(content)
+        message = refusal(data_set, None)
+        assert "published as small, but its content is another [7, 28, 28] (SHA-256 of" in message
+        assert "replace it with a fresh copy if it is meant to be small; images of your" in message
+        assert message.endswith("own are read by a plug-in (docs/where-files-go.md)")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
@@ -456,7 +547,7 @@ def test_without_a_network_the_error_says_what_to_put_where(
 
 
 @pytest.mark.parametrize("data_set", [MNIST, FASHION_MNIST, MNIST_MINI], ids=str)
-def test_the_largest_class_of_each_split_is_as_large_as_is_known(data_set: DataSet) -> None:
+def test_classes_and_shades_are_as_is_known(data_set: DataSet) -> None:
     folder = None
     if data_set is not MNIST_MINI:
         if REAL is None:
@@ -467,3 +558,8 @@ def test_the_largest_class_of_each_split_is_as_large_as_is_known(data_set: DataS
     for labels, is_test in ((images.train_labels[-held_out:], False), (images.test_labels, True)):
         counts = Counter(int(label) for label in labels)
         assert max(counts.values()) == data_set.most_frequent[is_test]
+    pixels = images.train_images / np.float64(255)
+    edge = np.ones((28, 28), dtype=bool)
+    edge[1:27, 1:27] = False
+    found = (pixels.mean(), pixels.std(), pixels[:, edge].mean())
+    assert data_set.shades == pytest.approx(found, abs=5e-5)

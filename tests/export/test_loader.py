@@ -186,7 +186,7 @@ class TestPredict:
             (np.zeros((2, 3, 28, 28)), r"got \[2, 3, 28, 28\]"),
             (np.zeros(784), r"got \[784\]"),
             ([[0.0] * 28, [0.0] * 27], "rows of several lengths"),
-            (np.full((28, 28), 200.0), "from 0 to 1, got 200 to 200; divide them by 255"),
+            (np.full((28, 28), 200.0), "from 0 to 1, got 200 to 200$"),
             (np.full((28, 28), -0.5), "from 0 to 1, got -0.5 to -0.5$"),
             (np.full((28, 28), np.nan), "from 0 to 1, got nan to nan$"),
             (np.full((28, 28), 256), "from 0 to 255, got 256 to 256"),
@@ -361,17 +361,48 @@ class TestTampering:
             load_network(copied)
 
     @pytest.mark.parametrize("name", ["network.json", "weights.safetensors"])
-    @pytest.mark.parametrize("kind", ["missing", "link", "pipe", "folder"])
-    def test_a_file_that_is_none(self, copied: Path, name: str, kind: str) -> None:
+    @pytest.mark.parametrize("linked", [False, True])
+    @pytest.mark.parametrize(
+        ("kind", "said"),
+        [
+            ("missing", "No such file or directory"),
+            ("pipe", "no regular file"),
+            ("device", "no regular file"),
+            ("folder", "Is a directory"),
+        ],
+    )
+    def test_a_file_that_is_none(
+        self, copied: Path, name: str, kind: str, said: str, linked: bool
+    ) -> None:
         path = copied / name
-        kept = path.rename(copied / "kept")
-        if kind == "link":
-            path.symlink_to(kept)
-        elif kind == "pipe":
+        path.rename(copied / "kept")
+        if linked:
+            path.symlink_to("there")
+            path = copied / "there"
+            said = "a link to there, which is not there" if kind == "missing" else said
+        if kind == "pipe":
             os.mkfifo(path)
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
         elif kind == "folder":
             path.mkdir()
-        with pytest.raises(ExportedNetworkError, match="export the network again"):
+        with pytest.raises(ExportedNetworkError, match=f"{said}; export the network again"):
+            load_network(copied)
+
+    def test_a_link_to_itself(self, copied: Path) -> None:
+        path = copied / "network.json"
+        path.unlink()
+        path.symlink_to(path.name)
+        with pytest.raises(ExportedNetworkError, match=r"a link to network\.json, which is not"):
+            load_network(copied)
+
+    def test_a_link_to_what_was_not_written_with_it(
+        self, copied: Path, exports: dict[str, Path]
+    ) -> None:
+        path = copied / "network.json"
+        path.unlink()
+        path.symlink_to(exports["small-capsnet"] / "network.json")
+        with pytest.raises(ExportedNetworkError, match="got another checksum"):
             load_network(copied)
 
     def test_a_place_that_is_none(self, tmp_path: Path) -> None:
@@ -382,6 +413,28 @@ class TestTampering:
         """The base of the tests above: all that is wrong there is the one change."""
         edit(copied, copy.deepcopy)
         assert load_network(str(copied)).card.definition.name == "small-lenet"
+
+
+@pytest.mark.parametrize("layout", ["blobs", "mounted", "cache"])
+def test_files_that_are_links_are_read(copied: Path, tmp_path: Path, layout: str) -> None:
+    """As Hugging Face's cache, a volume of Kubernetes and DVC lay them out."""
+    folder = tmp_path / "snapshots" / "main"
+    folder.mkdir(parents=True)
+    if layout == "mounted":
+        copied.rename(folder / "..2026_11_30")
+        (folder / "..data").symlink_to("..2026_11_30")
+    for name in ("network.json", "weights.safetensors"):
+        if layout == "mounted":
+            target = Path("..data", name)
+        elif layout == "blobs":
+            (tmp_path / "blobs").mkdir(exist_ok=True)
+            (copied / name).rename(tmp_path / "blobs" / name[:4])
+            target = Path("..", "..", "blobs", name[:4])
+        else:
+            target = copied / name
+            target.chmod(0o444)
+        (folder / name).symlink_to(target)
+    assert load_network(folder).card.definition.name == "small-lenet"
 
 
 def test_the_names_are_public() -> None:

@@ -47,8 +47,13 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
     if network == "lenet5":
         # Untrained, it takes every image for the same class.
         built = load_network(exports["small-lenet"]).network
-    content = onnx_bytes(built)
-    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    content, versions = onnx_bytes(built)
+    model = onnx.load_from_string(content)
+    onnx.checker.check_model(model, full_check=True)
+    # What onnxruntime reads from 1.14 on, which came in February 2023.
+    assert [(one.domain, one.version) for one in model.opset_import] == [("", 18)]
+    assert model.ir_version == 8
+    assert versions == {"onnx_opset": "18", "onnx_ir": "8"}
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
     assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(float)", [1, 28, 28])
@@ -63,6 +68,31 @@ def test_onnxruntime_finds_the_classes_of_torch_on_real_images(
         np.testing.assert_array_equal(classes, expected[:count].argmax(axis=1))
         np.testing.assert_allclose(scores, expected[:count], atol=1e-5)
     assert len(set(expected.argmax(axis=1).tolist())) > 1
+
+
+@needs_onnx
+@pytest.mark.parametrize(("opset", "ir_version"), [(19, 9), (21, 10)])
+def test_another_opset_finds_the_same_classes(
+    exports: dict[str, Path], opset: int, ir_version: int
+) -> None:
+    import onnx
+    import onnxruntime
+
+    network = load_network(exports["small-lenet"])
+    content, versions = onnx_bytes(network.network, opset=opset)
+    assert versions == {"onnx_opset": str(opset), "onnx_ir": str(ir_version)}
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    images = MNIST_MINI.load(folder=None).test_images
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    floats = images[:, None].astype(np.float32) / np.float32(255)
+    (classes,) = session.run(["classes"], {"images": floats})
+    np.testing.assert_array_equal(classes, network.predict(images))
+
+
+@pytest.mark.parametrize("opset", [17, 24])
+def test_an_opset_that_is_not_written_is_refused(opset: int) -> None:
+    with pytest.raises(UsageError, match=f"^--opset must be from 18 to 23, got {opset}$"):
+        require_onnx(opset)
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])

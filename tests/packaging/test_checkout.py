@@ -51,10 +51,14 @@ def test_every_python_file_parses_and_defers_its_annotations(files: list[Path]) 
         assert "__future__" in modules or not annotated, path
 
 
-def test_the_studies_of_the_package_are_a_link_to_the_studies_folder(checkout: Path) -> None:
-    link = checkout / "fastrcaps_search" / "studies"
-    assert link.is_symlink()
-    assert link.readlink() == Path("..", "studies")
+def test_no_file_is_a_link_which_some_checkouts_make_a_text_file(
+    files: list[Path], checkout: Path
+) -> None:
+    assert files
+    tracked = subprocess.run(
+        ["git", "ls-files", "--stage"], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    assert [line for line in tracked.stdout.splitlines() if line.startswith("120000")] == []
 
 
 def test_the_public_names_are_sorted_and_there() -> None:

