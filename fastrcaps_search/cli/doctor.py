@@ -15,7 +15,7 @@ from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 
 PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", "moocore")
 
@@ -26,7 +26,8 @@ def doctor(arguments: argparse.Namespace) -> int:
         "fastrcaps-search": release(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": cores(),
+        "cores": granted_cores().amount,
+        "cores limited by": granted_cores().by or "nothing",
         **{package: _version(package) for package in PACKAGES},
         "devices": _devices(),
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},

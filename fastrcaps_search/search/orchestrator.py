@@ -33,7 +33,7 @@ from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 
 Read = TypeVar("Read")
 LONG_TRIAL_SECONDS = 3600.0
@@ -194,10 +194,12 @@ class Orchestrator:
 
         Raises:
             InterruptedRunError: Asked to stop.
-            UsageError: A device that was asked for is not here.
+            UsageError: A device that was asked for is not here, or not so many cores.
             RunError: The measurement failed.
         """
-        definition, options, here = self.study.definition, self.options.devices, cores()
+        definition, options, granted = self.study.definition, self.options.devices, granted_cores()
+        options.require_threads(granted)
+        here = granted.amount
         before = stored_layouts(self._store, self.study, cores=here)
         asked = options.layout(1, cores=here)
         known = [name for name, stored in before.items() if asked in (None, stored.layout)]
@@ -212,8 +214,10 @@ class Orchestrator:
                 self._store, self.study, chosen, device_name=machine.device_name, cores=here
             )
             reason = why if stored == chosen else reason
-        left = outcome.work.at_once
-        return plan_workers(options, machine, stored, cores=here, left=left, reason=reason)
+        left, limit = outcome.work.at_once, f"cores: {granted.words}" if granted.by else ""
+        return plan_workers(
+            options, machine, stored, cores=here, left=left, reason=reason, limit=limit
+        )
 
     def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
         """What will be done, on what, and about how long it will take."""

@@ -35,6 +35,7 @@ GOES_ON = (
     "free some space or fix the folder and run the same line again, the trial goes on from its "
     "last good checkpoint"
 )
+ENDS_WITHOUT = "the trial ends with its values, but without this network"
 
 
 class Part(StrEnum):
@@ -126,7 +127,7 @@ class CheckpointFolder:
         Raises:
             DiskError: They cannot be written.
         """
-        with disk_errors("the weights of the best epoch", self.path, advice=GOES_ON):
+        with disk_errors("the weights of the best epoch", self.path, advice=ENDS_WITHOUT):
             self._write(Part.WEIGHTS, epoch, network)
         self._known[epoch] = self._claim
 
