@@ -73,8 +73,9 @@ def no_front(study: str) -> str:
 
 def without_network(trials: Sequence[int], *, study: str) -> str:
     """What is said of trials on the front that have no network."""
+    numbers = ", ".join(map(str, trials))
     return (
-        f"on the front without a network: {', '.join(map(str, trials))}; `export` needs one, which "
+        f"on the front without a network: {numbers}; `export` needs one, which "
         f"`fastrcaps-search run --study {study} --runs-on-front R` trains (R above their runs)"
     )
 

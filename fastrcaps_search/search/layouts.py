@@ -120,7 +120,6 @@ class WorkerPlan:
         workers: How many.
         threads: Threads of each.
         reason: Why these, in few words; empty where nothing was chosen.
-        limit: What allows fewer cores than the machine has, in few words; empty for nothing.
         warning: One line where the seconds of this run will not compare with the study's others.
     """
 
@@ -129,15 +128,14 @@ class WorkerPlan:
     workers: int
     threads: int
     reason: str = ""
-    limit: str = ""
     warning: str | None = None
 
     @property
     def words(self) -> str:
         """``2 workers with 1 thread (as before) on CPU Intel``."""
-        why = "; ".join(filter(None, (self.reason, self.limit)))
-        layout = WorkerLayout(self.workers, self.threads).words
-        return f"{layout}{f' ({why})' if why else ''} on {self.machine.device_name}"
+        why = f" ({self.reason})" if self.reason else ""
+        layout = WorkerLayout(self.workers, self.threads)
+        return f"{layout.words}{why} on {self.machine.device_name}"
 
 
 def candidates(cores: int, *, most: int) -> list[WorkerLayout]:
@@ -192,10 +190,9 @@ def plan_workers(
     machine: MachineInfo,
     stored: StoredLayout,
     *,
-    cores: int,
+    cores: Limit,
     left: int,
     reason: str = "as before",
-    limit: str = "",
 ) -> WorkerPlan:
     """The workers that were asked for, or else those of the study's layout.
 
@@ -203,14 +200,14 @@ def plan_workers(
         options: What was asked for.
         machine: What is here.
         stored: The study's layout on this device.
-        cores: Cores of this machine.
+        cores: Cores of this machine for the command, and what allows no more.
         left: Trainings that are left: unless asked for, no more workers than these are started.
         reason: Why the study has this layout.
-        limit: What allows fewer cores than the machine has.
     """
     devices = len(machine.devices)
-    asked = options.layout(devices, cores=cores)
+    asked = options.layout(devices, cores=cores.amount)
     layout, warning = asked or stored.layout, None
+    why = (reason if asked is None else "", f"cores: {cores.words}" if cores.by else "")
     if layout != stored.layout:
         warning = (
             f"{layout.words} on {machine.device_name} instead of {stored.layout.words}, as the "
@@ -221,7 +218,6 @@ def plan_workers(
         machine.measured(layout) if machine.step_seconds else stored.step_seconds,
         workers=options.total(devices) or max(min(layout.workers * devices, left), 1),
         threads=layout.threads,
-        reason=reason if asked is None else "",
-        limit=limit,
+        reason="; ".join(filter(None, why)),
         warning=warning,
     )

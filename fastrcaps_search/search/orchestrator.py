@@ -214,10 +214,8 @@ class Orchestrator:
                 self._store, self.study, chosen, device_name=machine.device_name, cores=here
             )
             reason = why if stored == chosen else reason
-        left, limit = outcome.work.at_once, f"cores: {granted.words}" if granted.by else ""
-        return plan_workers(
-            options, machine, stored, cores=here, left=left, reason=reason, limit=limit
-        )
+        left = outcome.work.at_once
+        return plan_workers(options, machine, stored, cores=granted, left=left, reason=reason)
 
     def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
         """What will be done, on what, and about how long it will take."""

@@ -125,8 +125,8 @@ def benchmark(
         need = workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * MAXRSS_BYTES
         most = memory()
         if found and need > most.amount:
-            have = f"{most.by or 'this machine'} has {most.amount / 1e9:.1f}"
-            return found, f"{workers} workers would take {need / 1e9:.1f} GB, {have}"
+            allowed = f"{most.by or 'this machine'} allows {most.amount / 1e9:.1f}"
+            return found, f"{workers} workers would take {need / 1e9:.1f} GB, {allowed}"
         seconds = _together(workers, threads, sizes, make)
         if seconds is None:
             # More processes need more memory: no layout after this one would fare better.
