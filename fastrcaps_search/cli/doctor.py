@@ -27,7 +27,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": granted_cores().amount,
-        "cores limited by": granted_cores().by or "nothing",
+        "cores by": granted_cores().by or "this machine",
         **{package: _version(package) for package in PACKAGES},
         "devices": _devices(),
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},

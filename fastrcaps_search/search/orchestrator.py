@@ -194,11 +194,10 @@ class Orchestrator:
 
         Raises:
             InterruptedRunError: Asked to stop.
-            UsageError: A device that was asked for is not here, or not so many cores.
+            UsageError: A device that was asked for is not here.
             RunError: The measurement failed.
         """
         definition, options, granted = self.study.definition, self.options.devices, granted_cores()
-        options.require_threads(granted)
         here = granted.amount
         before = stored_layouts(self._store, self.study, cores=here)
         asked = options.layout(1, cores=here)
