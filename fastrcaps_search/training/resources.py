@@ -15,7 +15,7 @@ GRANTS = (
     *("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS"),
     *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "PBS_NUM_PPN", "LSB_DJOB_NUMPROC", "NSLOTS"),
 )
-"""By these users and batch systems (Slurm, Torque, LSF, Grid Engine) say what a command gets."""
+"""Set by users and batch systems (Slurm, Torque, LSF, Grid Engine): cores that a command gets."""
 CARD_DRIVER = Path("/dev/nvidiactl")
 
 ALLOCATOR = {
@@ -106,7 +106,7 @@ def _control_groups(controller: str) -> Iterator[Path]:
     """Folders of the control groups of this process, and of those above, that can be seen here."""
     own = [line.split(":", 2)[1:] for line in _text(PROCESS / "cgroup").splitlines()]
     for mount in _text(PROCESS / "mountinfo").splitlines():
-        place, _, (kind, _, options) = (part.split() for part in mount.partition(" - "))
+        place, _, (kind, *_, options) = (part.split() for part in mount.partition(" - "))
         is_first = kind == "cgroup" and controller in options.split(",")
         if not (is_first or kind == "cgroup2"):
             continue
@@ -121,7 +121,7 @@ def _control_groups(controller: str) -> Iterator[Path]:
 
 def _text(file: Path) -> str:
     with suppress(OSError):
-        return file.read_text().strip()
+        return file.read_text(errors="replace").strip()
     return ""
 
 

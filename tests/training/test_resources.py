@@ -17,7 +17,7 @@ from fastrcaps_search.training.resources import GRANTS, core_ids, cores, granted
 HERE = len(os.sched_getaffinity(0))
 VERSION_2 = "30 23 0:26 / {top} ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate"
 HYBRID = """\
-31 23 0:28 / {top} rw,relatime - tmpfs tmpfs rw,mode=755
+31 23 0:28 / {top} rw,relatime - tmpfs  rw,mode=755
 32 31 0:29 / {top}/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
 35 31 0:32 / {top}/memory rw,relatime - cgroup cgroup rw,memory
 40 31 0:37 / {top}/systemd rw,relatime - cgroup cgroup rw,name=systemd
