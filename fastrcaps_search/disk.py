@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastrcaps_search.errors import DiskError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """A file system answers so whose files cannot be flushed; EIO is of one that lost what it had."""
 REFUSED_REPLACING = (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES, errno.EPERM)
@@ -109,8 +110,7 @@ def disk_errors(what: str, path: Path, *, advice: str | None = None) -> Iterator
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        usual = f"{'free space there or ' if full else ''}name another path"
+        usual = f"{'free space there or ' if error.errno in FULL else ''}name another path"
         raise DiskError(
             f"{what} must be writable at {path}, got: {reason(error)}; {advice or usual}"
         ) from error

@@ -455,47 +455,53 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert not list(folder.path.glob("*.part"))
 
 
-def test_a_disk_that_is_full_to_the_end_costs_the_network_not_the_result(
+def test_on_a_disk_that_is_full_to_the_end_earlier_checkpoints_give_way_to_the_network(
     undisturbed: Undisturbed, mini_splits: Splits, small_disk: Path
 ) -> None:
     best = undisturbed.best
     disk = FullDisk(small_disk, after=best - 1, until=None)
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-
-    def opened() -> Run:
-        return begin(
-            undisturbed.plan,
-            seed=undisturbed.seed,
-            splits=mini_splits,
-            folder=folder,
-            hooks=disk.hooks,
-        )
-
-    run = opened()
+    run = begin(
+        undisturbed.plan,
+        seed=undisturbed.seed,
+        splits=mini_splits,
+        folder=folder,
+        hooks=disk.hooks,
+    )
     result = run.train()
-
-    assert (result.best_epoch, run.is_kept) == (best, False)
+    # It trained to its end, telling every epoch.
+    assert (result.best_epoch, run.is_kept) == (best, True)
+    assert disk.unsaved == list(range(best, 7))
     assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
-    # It trained to its end, telling every epoch, and at last that the network is lost.
-    assert disk.unsaved == [*range(best, 7), best]
+    assert same(folder.weights(best), undisturbed.weights)
+    (only,) = folder.path.iterdir()
+    assert only.name == f"epoch-{best:04d}.claim-1.weights.safetensors"
+
+
+def test_a_disk_without_room_for_the_network_costs_no_result(
+    undisturbed: Undisturbed, mini_splits: Splits, small_disk: Path
+) -> None:
+    disk = FullDisk(small_disk, after=0, until=None)
+    space = os.statvfs(small_disk)
+    (small_disk / "full").write_bytes(bytes(space.f_bavail * space.f_frsize - 200_000))
+    folder = CheckpointFolder(small_disk / "run", owner=OWNER)
+    run = begin(
+        undisturbed.plan,
+        seed=undisturbed.seed,
+        splits=mini_splits,
+        folder=folder,
+        hooks=disk.hooks,
+    )
+    result = run.train()
+    assert (result.best_epoch, run.is_kept) == (undisturbed.best, False)
+    assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
+    assert disk.unsaved == [*range(1, 7), undisturbed.best]
     got = f"must be writable at {folder.path}, got: No space left on device; the trial"
     assert set(disk.reasons[:-1]) == {f"a checkpoint {got} goes on without this checkpoint"}
     assert disk.reasons[-1] == (
         f"the weights of the best epoch {got} ends with its values, but without this network"
     )
-    # Whoever loses the run before its result is stored goes on from there.
-    assert len(stored(folder).epochs) == best - 1
-    assert not list(folder.path.glob("*.part"))
-    disk.free()
-    again = opened()
-    assert len(again.epochs) == best - 1
-    disk.unsaved.clear()
-    disk._after = 0
-    assert again.train().best_epoch == best
-    assert again.is_kept
-    assert disk.unsaved == []
-    assert timeless(again.epochs) == timeless(undisturbed.run.epochs)
-    assert same(folder.weights(best), undisturbed.weights)
+    assert list(folder.path.iterdir()) == []
 
 
 @pytest.mark.parametrize("leave_bytes", [0, 400_000])
