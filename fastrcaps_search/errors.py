@@ -16,6 +16,7 @@
     │   └── LeaseLostError         another worker has taken the trial over
     ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
     ├── CheckpointError            a checkpoint that cannot be trusted or read (exit code 1)
+    ├── LibraryError               a library that cannot be imported (exit code 1)
     ├── RunError                   the run stopped without meeting its budget (exit code 1)
     ├── DivergedError              a non-finite loss; the trial fails
     ├── SuspendedError             the process was suspended; the epoch is trained again
@@ -27,6 +28,10 @@ Each message says what must hold, what came, and the next step, in one line.
 """
 
 from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class FastrcapsError(Exception):
@@ -109,6 +114,10 @@ class CheckpointError(FastrcapsError):
     """A checkpoint that is damaged or belongs to something else."""
 
 
+class LibraryError(FastrcapsError, ImportError):
+    """A library that is missing, broken or too old."""
+
+
 class RunError(FastrcapsError):
     """A run that stopped before its budget was met."""
 
@@ -136,6 +145,35 @@ class NothingFitsError(FastrcapsError):
 
 
 class InterruptedRunError(FastrcapsError):
-    """Stopped by Ctrl-C or SIGTERM after the state was saved."""
+    """Stopped by Ctrl-C, SIGTERM or the like after the state was saved."""
 
     exit_code = 130
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Say in one line which library keeps modules of this package from being imported.
+
+    Raises:
+        LibraryError: One does.
+    """
+    try:
+        yield
+    except FastrcapsError:
+        raise
+    except Exception as error:
+        # From torch come OSError, ImportError, RuntimeError and more.
+        raise LibraryError(
+            f"{_culprit(error)} must be importable, got {type(error).__name__}: {error}; "
+            "install it again with what it needs, or give it memory (`ulimit -v`)"
+        ) from error
+
+
+def _culprit(error: Exception) -> str:
+    """The library that was being imported, or else the one that an error is about."""
+    frames = traceback.walk_tb(error.__traceback__)
+    names = [str(frame.f_globals["__name__"]) for frame, _ in frames]
+    names += [error.name or ""] if isinstance(error, ImportError) else []
+    roots = (name.partition(".")[0] for name in names)
+    own = {"", __package__, "__main__", "importlib"}
+    return next((root for root in roots if root not in own), "every library")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import importing
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
@@ -118,7 +119,8 @@ def find_rates(
     if steps is not None:
         require_whole("steps", steps, low=FEWEST_STEPS)
     # Torch takes seconds to import, and nothing else here needs it.
-    from fastrcaps_search.training.rate_range import find_rates as found
+    with importing():
+        from fastrcaps_search.training.rate_range import find_rates as found
 
     if isinstance(study, str):
         study = asked_study(study, chosen_location(storage))
@@ -158,7 +160,8 @@ def export_network(
         FastrcapsError: As the command would report it.
     """
     # Torch takes seconds to import, and nothing else here needs it.
-    from fastrcaps_search.search.exporting import export_trial
+    with importing():
+        from fastrcaps_search.search.exporting import export_trial
 
     criteria = Criteria.given(bounds, None if prefer is None else Preference.read(prefer))
     location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)

@@ -14,7 +14,7 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS
-from fastrcaps_search.errors import UsageError
+from fastrcaps_search.errors import UsageError, importing
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.location import Location, chosen_location
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
@@ -43,7 +43,9 @@ class Command:
 
     def function(self, arguments: argparse.Namespace) -> int:
         """Import the module and do the command; the exit code, 0 where it returns none."""
-        return int(getattr(importlib.import_module(self._module), self.name)(arguments) or 0)
+        with importing():
+            module = importlib.import_module(self._module)
+        return int(getattr(module, self.name)(arguments) or 0)
 
 
 def location(arguments: argparse.Namespace) -> Location:

@@ -14,6 +14,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.machine import device_names
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import granted_cores
 
@@ -22,6 +23,10 @@ PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", 
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Print a line per finding; exit code 1 where something is missing that every study needs."""
+    try:
+        devices, is_broken = _devices(), False
+    except FastrcapsError as error:
+        devices, is_broken = str(error), True
     facts = {
         "fastrcaps-search": release(),
         "python": platform.python_version(),
@@ -29,7 +34,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         "cores": granted_cores().amount,
         "cores by": granted_cores().by or "this machine",
         **{package: _version(package) for package in PACKAGES},
-        "devices": _devices(),
+        "devices": devices,
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},
         "store": _store(arguments),
     }
@@ -37,7 +42,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         output.print_json(facts)
     else:
         output.print_table(list(facts.items()))
-    return 1 if "not installed" in facts.values() else 0
+    return 1 if is_broken or "not installed" in facts.values() else 0
 
 
 def _version(package: str) -> str:
@@ -48,11 +53,8 @@ def _version(package: str) -> str:
 
 
 def _devices() -> str:
-    try:
-        from fastrcaps_search.training import device
-    except ImportError as error:
-        return f"torch cannot be imported: {error}"
-    return ", ".join(f"{name} ({device.device_name(name)})" for name in device.devices())
+    # In another process: a broken torch may end the one that imports it.
+    return ", ".join(f"{device} ({name})" for device, name in device_names().items())
 
 
 def _store(arguments: argparse.Namespace) -> str:

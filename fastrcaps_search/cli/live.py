@@ -20,7 +20,7 @@ from fastrcaps_search.search.supervise import Heard, Observer, Views, WorkerView
 PLAIN = {
     WorkerEvent.BEGINS: "trial {trial} begins: {policy}",
     WorkerEvent.RESUMED: "trial {trial} continues at epoch {epoch}",
-    WorkerEvent.DIED: "died (exit code {exit_code}), starts again",
+    WorkerEvent.DIED: "died ({reason}), starts again",
     WorkerEvent.FAULT: "trial {trial}, attempt {attempt} of {attempts}: {reason}",
     WorkerEvent.FAILED: "trial {trial} failed: {reason}",
     WorkerEvent.LOST: "trial {trial} was taken over by another worker, or has failed",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands
 from fastrcaps_search.definition.release import release
-from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
+from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
 
 PROGRAM = "fastrcaps-search"
@@ -65,10 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
     try:
+        handle_stops(_interrupt)
         arguments = build_parser(given).parse_args(given)
         return int(arguments.function(arguments))
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return _report(InterruptedRunError("interrupted"), given)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,6 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(_refused(error), given)
     except Exception as error:
         return _report(error, given)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """What else asks to stop is as Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def _refused(error: OSError) -> FastrcapsError:

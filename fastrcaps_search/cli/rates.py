@@ -9,6 +9,7 @@ from typing import Any
 
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.report import FOLDER
+from fastrcaps_search.errors import importing
 from fastrcaps_search.report.rates import rates_page
 from fastrcaps_search.report.write import write_file
 from fastrcaps_search.search.options import asked_study
@@ -22,7 +23,8 @@ def rates(arguments: argparse.Namespace) -> None:
     folder = commands.data_folder(arguments)
     # Torch's threads read it when they are first imported: they train as those of a worker do.
     os.environ.update(torch_environment(os.environ, threads=granted_cores().amount))
-    from fastrcaps_search.training.rate_range import find_rates
+    with importing():
+        from fastrcaps_search.training.rate_range import find_rates
 
     test = find_rates(
         definition,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
+from fastrcaps_search.processes import child_command, handle_stops, started
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
@@ -100,8 +100,8 @@ def kept_current(name: str, location: Location) -> Iterator[None]:
     ends with its standard input, which the kernel closes too when ``run`` is killed. What goes
     wrong there is not said: the run writes the page itself when it ends.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fastrcaps_search.cli.report", name],
+    process = started(
+        child_command("fastrcaps_search.cli.report", name),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -120,8 +120,9 @@ def kept_current(name: str, location: Location) -> Iterator[None]:
         process.communicate()
 
 
-def _keep_current(name: str) -> None:
-    """Write the page whenever the study has changed, until standard input ends."""
+def main() -> None:
+    """Write the page of the study that is named whenever it has changed, until stdin ends."""
+    name = sys.argv[1]
 
     def ended(seconds: float) -> bool:
         # Nothing is ever written to it, so that it is ready when it has ended.
@@ -129,7 +130,7 @@ def _keep_current(name: str) -> None:
 
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+    handle_stops(lambda number, frame: sys.exit())
     watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
 
 
@@ -201,7 +202,3 @@ def _storage_words(location: Location) -> str | None:
         return ""
     inside = location.path.is_relative_to(here)
     return str(location.path.relative_to(here) if inside else location.path)
-
-
-if __name__ == "__main__":
-    _keep_current(sys.argv[1])

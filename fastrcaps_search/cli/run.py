@@ -18,6 +18,7 @@ from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import FastrcapsError, RunError
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run a study.
 
     Raises:
-        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
     common = _common(arguments)
@@ -42,10 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
         front_runs=arguments.runs_on_front,
         **common,
     )
-    with (
-        _stopping() as stop,
-        closing(Orchestrator.begin(options, _patience(options, stop))) as orchestrator,
-    ):
+    patience = _patience(options, _stopping())
+    with closing(Orchestrator.begin(options, patience)) as orchestrator:
         study = orchestrator.study
         page = kept_current(study.name, options.location)
         try:
@@ -62,14 +61,11 @@ def worker(arguments: argparse.Namespace) -> None:
     """Work on a stored study until its budget is met.
 
     Raises:
-        InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
+        InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The workers could not go on, or every trial failed.
     """
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
-    with (
-        _stopping() as stop,
-        closing(Orchestrator(name, options, _patience(options, stop))) as orchestrator,
-    ):
+    with closing(Orchestrator(name, options, _patience(options, _stopping()))) as orchestrator:
         printed = _Printed(arguments, meanwhile=nullcontext())
         outcome = orchestrator.run(printed)
         if printed.has_trained:
@@ -197,20 +193,16 @@ def _judge(outcome: RunOutcome) -> None:
         )
 
 
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Set the event on Ctrl-C or SIGTERM; a second Ctrl-C ends at once."""
+def _stopping() -> threading.Event:
+    """An event that Ctrl-C, SIGTERM and the like set; a second Ctrl-C ends at once."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.set()
-        output.tell("\nstopping: workers finish their step and save")
+        if not stop.is_set():
+            stop.set()
+            output.tell("\nstopping: workers finish their step and save")
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    handle_stops(handle, signal.SIGINT, signal.SIGTERM)
+    return stop

@@ -46,7 +46,7 @@ class WorkerEvent(StrEnum):
     ERROR = auto()
     """The worker cannot work: ``message``, ``exit_code``."""
     DIED = auto()
-    """Said by the supervisor: it ended with ``exit_code`` and is started again."""
+    """Said by the supervisor: it ended for this ``reason`` and is started again."""
 
 
 Tell = Callable[..., None]

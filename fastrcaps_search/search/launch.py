@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from fastrcaps_search.data.data_set import DATA_VARIABLE
+from fastrcaps_search.processes import child_command, started
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.files import open_log
@@ -124,9 +124,7 @@ def worker_command(spec: WorkerSpec) -> list[str]:
     told = {**asdict(spec), "device": device, "log": str(spec.log)}
     # These two are in the environment.
     del told["location"], told["data_folder"]
-    # -P: the working directory is the user's and must not shadow modules.
-    module = "fastrcaps_search.search.worker"
-    return [sys.executable, "-P", "-m", module, json.dumps(told)]
+    return child_command("fastrcaps_search.search.worker", json.dumps(told))
 
 
 def own_spec(told: str, environment: Mapping[str, str]) -> WorkerSpec:
@@ -151,15 +149,12 @@ class LocalWorker:
 
     def __init__(self, spec: WorkerSpec, events: Events, command: list[str]) -> None:
         with open_log(spec.log) as log:
-            self.process = subprocess.Popen(
+            self.process = started(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=worker_environment(spec, os.environ),
-                text=True,
-                encoding="utf-8",
-                errors="replace",
             )
         heard = (spec.name, events, self.process.stdout)
         threading.Thread(target=_listen, args=heard, daemon=True).start()
@@ -217,6 +212,7 @@ class LocalLauncher:
 
         Raises:
             DiskError: Its log cannot be written.
+            RunError: No process can be started.
         """
         return LocalWorker(spec, events, [*self.prefix, *worker_command(spec)])
 

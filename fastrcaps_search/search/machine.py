@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Collection
@@ -18,6 +18,7 @@ from typing import Any
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
+from fastrcaps_search.processes import STOPS, child_command, ending, started
 from fastrcaps_search.search import estimate
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo, candidates
@@ -74,17 +75,26 @@ def inspect_machine(
     return MachineInfo(tuple(answer["devices"]), name, measured, left_out)
 
 
+def device_names() -> dict[str, str]:
+    """Names of all devices of this machine.
+
+    Raises:
+        RunError: Torch cannot say.
+    """
+    answer = _ask({"devices": None}, threads=1, stop=threading.Event())
+    return dict(answer["names"])
+
+
 def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> dict[str, Any]:
     """The probe's answer, unless the run is to stop or it takes far too long."""
     given: str | None = json.dumps(question)
     end = time.monotonic() + PROBE_SECONDS
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "fastrcaps_search.training.probe"],
+    with started(
+        child_command("fastrcaps_search.training.probe"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=torch_environment(os.environ, threads=threads),
-        text=True,
         # A group of its own, so that the processes that it starts end with it.
         start_new_session=True,
     ) as process:
@@ -93,18 +103,25 @@ def _ask(question: dict[str, Any], *, threads: int, stop: threading.Event) -> di
                 if stop.is_set():
                     raise InterruptedRunError("interrupted before anything was trained")
                 if time.monotonic() >= end:
-                    raise _failure(f"train a few steps within {PROBE_SECONDS:g} s, but did not")
+                    raise _failure(f"nothing within {PROBE_SECONDS:g} s")
                 with suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(given, timeout=POLL_SECONDS)
                 given = None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+    if stop.is_set() or -process.returncode in STOPS:
+        # Whoever ends a whole job asks the probe too, and maybe first.
+        raise InterruptedRunError("interrupted before anything was trained")
     if process.returncode != 0:
-        last = (err.strip().splitlines() or ["no message"])[-1]
-        raise _failure(f"be able to train a step on {question['devices']}, got: {last}")
+        said = re.findall(r"^(?:fastrcaps_search\S+: (.+)|(\S+: .+))", err, re.MULTILINE)
+        ours, other = said[-1] if said and process.returncode > 0 else ("", "")
+        raise RunError(ours) if ours else _failure(other or ending(process.returncode))
     return dict(json.loads(out))
 
 
-def _failure(what: str) -> RunError:
-    return RunError(f"torch must {what}; `fastrcaps-search doctor` shows what is installed")
+def _failure(came: str) -> RunError:
+    return RunError(
+        f"a training step must be possible on this machine, got {came}; `fastrcaps-search doctor` "
+        "shows what is installed"
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastrcaps_search.errors import FastrcapsError, InterruptedRunError, RunError
+from fastrcaps_search.processes import ending
 from fastrcaps_search.search.events import Events, WorkerEvent
 from fastrcaps_search.search.launch import Launcher, WorkerHandle, WorkerSpec
 
@@ -98,6 +99,7 @@ class Supervisor:
         self._failures: list[str] = []
         self._error: FastrcapsError | None = None
         self._is_over = False
+        self._is_interrupted = False
 
     def run(self) -> None:
         """Start the workers and wait for them.
@@ -115,7 +117,7 @@ class Supervisor:
             self._end_workers()
         if self._error is not None:
             raise self._error
-        if self._stop.is_set():
+        if self._stop.is_set() or (self._is_interrupted and not self._is_over):
             raise InterruptedRunError(
                 "interrupted; the state is saved, the same line continues the study"
             )
@@ -190,18 +192,22 @@ class Supervisor:
         # One that says no more, but does not end, would train beside its successor.
         worker.kill()
         self._views[name] = WorkerView(name, "ended")
+        self._is_interrupted |= code == InterruptedRunError.exit_code
         is_clean = code in (0, InterruptedRunError.exit_code)
         if is_clean or self._error or self._stop.is_set() or self._is_over:
             return None
         self._restarts[name] += 1
+        reason = ending(code)
         if self._restarts[name] > RESTARTS:
+            log = self._specs[name].log
+            has_words = log.exists() and log.stat().st_size
             self._error = RunError(
-                f"{name} died {self._restarts[name]} times without finishing an epoch (exit code "
-                f"{code}), so the run stops; {self._specs[name].log} may say why"
+                f"{name} died {self._restarts[name]} times without finishing an epoch ({reason}), "
+                f"so the run stops{f'; {log} may say why' if has_words else ''}"
             )
             return None
         self._start(name)
-        return {"event": WorkerEvent.DIED, "exit_code": code}
+        return {"event": WorkerEvent.DIED, "reason": reason}
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

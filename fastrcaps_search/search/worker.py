@@ -1,9 +1,8 @@
 """A worker process: its environment, its signals, its words and its exit code.
 
-Started by the supervisor as ``python -m fastrcaps_search.search.worker`` with the storage in the
-environment, never on the command line. It speaks to the supervisor in JSON lines on its standard
-output, and stops cleanly on SIGTERM, SIGINT, or when its standard input is closed, which happens
-when the supervisor dies.
+Started by the supervisor with the storage in the environment, never on the command line. It
+speaks to the supervisor in JSON lines on its standard output, and stops cleanly on SIGTERM, SIGINT
+and the like, or when its standard input is closed, which happens when the supervisor dies.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ import threading
 import traceback
 from contextlib import closing, suppress
 
-from fastrcaps_search.errors import DeviceError, FastrcapsError
+from fastrcaps_search.errors import DeviceError, FastrcapsError, importing
+from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
@@ -30,8 +30,7 @@ DEVICE_EXIT_CODE = 75
 def main() -> int:
     """Run a worker; its exit code is the error's."""
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    handle_stops(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT)
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
     tell = _teller()
     LOG.setLevel("INFO")
@@ -55,7 +54,8 @@ def main() -> int:
 
 def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     # Torch and Optuna take seconds to import; the signals are in place before.
-    from fastrcaps_search.search.study_worker import Worker
+    with importing():
+        from fastrcaps_search.search.study_worker import Worker
 
     def tell_outage(reason: str | None) -> None:
         tell(WorkerEvent.STORE_OUT if reason else WorkerEvent.STORE_BACK, reason=reason)
@@ -91,7 +91,3 @@ def _stop_with_supervisor(stop: threading.Event) -> None:
     while os.read(0, 1):
         continue
     stop.set()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

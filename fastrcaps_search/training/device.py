@@ -10,6 +10,11 @@ import torch
 
 from fastrcaps_search.metrics import RunSetting
 
+OLDEST_TORCH = (2, 6)
+"""As in ``setup.cfg``, which says nothing where this package or torch was not installed by pip."""
+if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+    raise ImportError(f"torch {torch.__version__} is too old, 2.6 is needed", name="torch")
+
 
 def devices() -> list[str]:
     """Devices of this machine: the cards, then ``cpu``."""

@@ -1,7 +1,7 @@
 """What this machine trains on, and how fast: measured in a process of its own.
 
-Started as ``python -m fastrcaps_search.training.probe``; reads one JSON object from its standard
-input and prints one. The supervisor itself never imports torch.
+Reads one JSON object from its standard input and prints one. The supervisor itself never imports
+torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import torch
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.training.device import Clock, device_name, found_devices, prepare
+from fastrcaps_search.processes import ending
+from fastrcaps_search.training.device import Clock, device_name, devices, found_devices, prepare
 from fastrcaps_search.training.kernels import choose_kernel, make_step
 from fastrcaps_search.training.resources import memory
 
@@ -54,15 +55,18 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
     """Devices, the name of the first, and what was measured on it.
 
     Args:
-        question: ``devices``, as asked for; ``definition``, ``batch_sizes``; ``known``, the names
-            of devices on which nothing is to be measured; ``layouts``, pairs of workers and
-            threads to be compared on a CPU: one alone is measured on a card.
+        question: ``devices``, as asked for, or ``None`` for the ``names`` of all and nothing else;
+            ``definition``, ``batch_sizes``; ``known``, the names of devices on which nothing is to
+            be measured; ``layouts``, pairs of workers and threads to be compared on a CPU: one
+            alone is measured on a card.
 
     Returns:
         ``devices``, ``device_name``, ``measured``: workers, threads and seconds of a step by
         batch size, for each layout that could train, and ``left_out``: why not the others;
         ``None`` where none could.
     """
+    if question["devices"] is None:
+        return {"names": {device: device_name(device) for device in devices()}}
     found = found_devices(question["devices"])
     if not found:
         return {"devices": []}
@@ -236,10 +240,6 @@ def _have_ended_well(processes: Iterable[ForkProcess]) -> bool:
             if process.exitcode != 0:
                 # One that raised has said why.
                 if process.exitcode != 1:
-                    print("a process that measured a training step died", file=sys.stderr)
+                    print(ending(process.exitcode), file=sys.stderr)
                 return False
     return True
-
-
-if __name__ == "__main__":
-    sys.exit(main())

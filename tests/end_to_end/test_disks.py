@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fastrcaps_search.processes import child_command
 from fastrcaps_search.training.resources import GRANTS, cores
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_layouts_are_compared_without_shared_memory_files(options: str) -> None:
     if subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount another /dev/shm")
     done = subprocess.run(
-        [*within, sys.executable, "-m", "fastrcaps_search.training.probe"],
+        [*within, *child_command("fastrcaps_search.training.probe")],
         input=json.dumps(question),
         capture_output=True,
         text=True,

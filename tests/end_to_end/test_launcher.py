@@ -21,7 +21,6 @@ LAUNCHER = """
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from fastrcaps_search.search.launch import LAUNCHERS, LocalLauncher
 
@@ -41,7 +40,7 @@ class Noted:
 
 
 LAUNCHERS.register(Noted())
-note("priorities", f"{Path(sys.argv[0]).stem} {os.getpriority(os.PRIO_PROCESS, 0)}")
+note("priorities", f"{sys.argv[0].rpartition('.')[2]} {os.getpriority(os.PRIO_PROCESS, 0)}")
 """
 
 

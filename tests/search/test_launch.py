@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrcaps_search.errors import RunError
+from fastrcaps_search.errors import InterruptedRunError, RunError
 from fastrcaps_search.search import launch
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.launch import (
@@ -208,12 +209,50 @@ def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: l
     with pytest.raises(RunError) as error:
         supervise(tmp_path, observe)
     # Each death is told once; the last one is the error.
-    assert seen == [{"event": "died", "exit_code": 9}] * RESTARTS
+    assert seen == [{"event": "died", "reason": "exit code 9"}] * RESTARTS
     assert str(error.value) == (
         f"worker-0 died {RESTARTS + 1} times without finishing an epoch (exit code 9), "
         f"so the run stops; {tmp_path / 'log'} may say why"
     )
     assert (tmp_path / "log").read_text() == "why\n" * (RESTARTS + 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (signal.SIGILL, "SIGILL: this processor may be too old for this build of torch"),
+        (signal.SIGKILL, "SIGKILL: maybe for want of memory, of which fewer workers need less"),
+        (
+            signal.SIGSEGV,
+            "SIGSEGV: a fault in torch or another library, or a stack that is too small",
+        ),
+    ],
+)
+def test_a_death_by_a_signal_is_named_and_an_empty_log_is_not(
+    tmp_path: Path, worker_script: list[str], number: signal.Signals, reason: str
+) -> None:
+    worker_script.append(f"import os; os.kill(os.getpid(), {int(number)})")
+    seen: list[object] = []
+
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(heard[1])
+
+    with pytest.raises(RunError) as error:
+        supervise(tmp_path, observe)
+    assert seen == [{"event": "died", "reason": reason}] * RESTARTS
+    assert str(error.value) == (
+        f"worker-0 died {RESTARTS + 1} times without finishing an epoch ({reason}), "
+        "so the run stops"
+    )
+
+
+def test_workers_that_others_have_stopped_are_no_failure(
+    tmp_path: Path, worker_script: list[str]
+) -> None:
+    worker_script.append("raise SystemExit(130)")
+    with pytest.raises(InterruptedRunError, match=r"^interrupted; the state is saved"):
+        supervise(tmp_path)
 
 
 def test_what_a_worker_says_is_wrong_ends_the_run_with_its_words(

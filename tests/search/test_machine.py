@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,9 @@ def test_a_run_that_is_to_stop_does_not_wait_for_the_measurement() -> None:
 
 def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PROBE_SECONDS", 0.0)
-    with pytest.raises(RunError, match=r"^torch must train a few steps within 0 s, but did not;"):
+    with pytest.raises(
+        RunError, match=r"^a training step must be possible .*got nothing within 0 s; "
+    ):
         inspect(DeviceOptions("cpu"))
 
 
@@ -107,3 +110,61 @@ def test_the_processes_of_a_measurement_end_with_it(
     thread.join()
     assert select.select(children, [], [], 60)[0] == children
     os.close(children[0])
+
+
+DEATH = """
+import os, signal, sys
+if "fastrcaps_search.training.probe" in sys.orig_argv:
+    {}
+"""
+
+
+@pytest.fixture
+def in_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has a line of Python done in the process of the next measurement as it starts."""
+
+    def prepare(line: str) -> None:
+        (tmp_path / "sitecustomize.py").write_text(DEATH.format(line))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+
+    return prepare
+
+
+KILL = "os.kill(os.getpid(), signal.{})"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (KILL.format("SIGILL"), "SIGILL: this processor may be too old for this build of torch; "),
+        (KILL.format("SIGSEGV"), "SIGSEGV: a fault in torch or another library"),
+        (KILL.format("SIGKILL"), "SIGKILL: maybe for want of memory"),
+        (
+            "os.register_at_fork(after_in_child=lambda: " + KILL.format("SIGILL") + ")",
+            "SIGILL: this processor may be too old for this build of torch; ",
+        ),
+        (
+            "os.fork = lambda: [][0]",
+            "IndexError: list index out of range; `fastrcaps-search doctor` shows what is",
+        ),
+        ("sys.modules['torch'] = None", "torch must be importable, got ModuleNotFoundError: "),
+        ("os._exit(9)", "exit code 9; "),
+    ],
+)
+def test_what_ends_a_measurement_is_named(
+    in_the_probe: Callable[[str], None], line: str, said: str
+) -> None:
+    in_the_probe(line)
+    with pytest.raises(RunError) as error:
+        inspect(DeviceOptions("cpu", workers=1))
+    assert said in str(error.value)
+    assert "torch must" not in str(error.value) or "torch" in line
+    assert "\n" not in str(error.value)
+
+
+def test_who_asks_a_whole_job_to_stop_may_reach_the_measurement_first(
+    in_the_probe: Callable[[str], None],
+) -> None:
+    in_the_probe(KILL.format("SIGTERM"))
+    with pytest.raises(InterruptedRunError, match="interrupted before anything was trained"):
+        inspect(DeviceOptions("cpu"))
