@@ -11,6 +11,11 @@ from pathlib import Path
 
 from fastrcaps_search.errors import DiskError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""A file system answers so whose files cannot be flushed; EIO is of one that lost what it had."""
+REFUSED_REPLACING = (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES, errno.EPERM)
+
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a whole file or none: under a temporary name, flushed to the disk, then renamed.
@@ -35,11 +40,10 @@ def replace_file(path: Path, content: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            _flush_file(file.fileno())
+        rename_over(temporary, path)
     finally:
         remove_file(temporary)
-    flush_folder(path.parent)
 
 
 def temporary_name(path: Path) -> Path:
@@ -53,13 +57,42 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def flush_folder(path: Path) -> None:
-    """Make a renaming last."""
-    folder = os.open(path, os.O_RDONLY)
+def rename_over(old: Path, new: Path) -> None:
+    """Give a file or a folder its name, for good, in place of a file or an empty folder there.
+
+    Shared folders of other systems may refuse to replace: there a reader can find neither for a
+    moment.
+    """
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        old.replace(new)
+    except OSError as error:
+        if error.errno not in REFUSED_REPLACING or not os.path.lexists(new):
+            raise
+        if new.is_dir():
+            new.rmdir()
+        else:
+            new.unlink()
+        old.replace(new)
+    flush_folder(new.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Make a renaming last, as far as the file system can: many know this of files alone."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _flush_file(file: int) -> None:
+    """Bring a file to the disk, unless its file system cannot be asked to."""
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in NO_FLUSHING:
+            raise
 
 
 @contextmanager
@@ -77,8 +110,7 @@ def disk_errors(what: str, path: Path, *, advice: str | None = None) -> Iterator
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        usual = f"{'free space there or ' if full else ''}name another path"
+        usual = f"{'free space there or ' if error.errno in FULL else ''}name another path"
         raise DiskError(
             f"{what} must be writable at {path}, got: {reason(error)}; {advice or usual}"
         ) from error

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import resource
 import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fastrcaps_search.disk import disk_errors, replace_file
+from fastrcaps_search.disk import disk_errors, rename_over, replace_file
 from fastrcaps_search.errors import DiskError
 
 # Killed when everything is written but the renaming.
@@ -53,6 +58,78 @@ def test_a_killed_writer_leaves_the_old_file_and_a_name_that_says_so(tmp_path: P
     assert path.read_bytes() == b"old"
     (left,) = set(tmp_path.iterdir()) - {path}
     assert re.fullmatch(r"\.a\.json\.[0-9a-f]{8}\.part", left.name)
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, name: str, code: int, when: Callable[..., bool]
+) -> None:
+    """Lets a call of the system fail where ``when`` says so of its arguments."""
+    real = getattr(os, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  # those of the call
+        if when(*arguments):
+            raise OSError(code, os.strerror(code))
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(os, name, call)
+
+
+def is_folder(file: int) -> bool:
+    return stat.S_ISDIR(os.fstat(file).st_mode)
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.ENOTSUP, errno.EACCES])
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [("fsync", is_folder), ("open", lambda path, *_: Path(path).is_dir())],
+    ids=["fsync", "open"],
+)
+def test_folders_that_cannot_be_flushed_are_not(
+    name: str,
+    when: Callable[..., bool],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse(monkeypatch, name, code, when)
+    replace_file(tmp_path / "a", b"new")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
+def test_files_that_know_no_flushing_are_written(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, "fsync", code, lambda file: True)
+    replace_file(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_file_that_did_not_reach_the_disk_leaves_the_old_one(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file(tmp_path / "a", b"old")
+    refuse(monkeypatch, "fsync", code, lambda file: not is_folder(file))
+    with pytest.raises(OSError, match=os.strerror(code)):
+        replace_file(tmp_path / "a", b"new")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize("code", [errno.EEXIST, errno.EACCES, errno.EPERM])
+def test_where_nothing_can_be_replaced_it_is_removed_first(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, "replace", code, lambda old, new: Path(new).exists())
+    replace_file(tmp_path / "a" / "file", b"old")
+    replace_file(tmp_path / "a" / "file", b"new")
+    (tmp_path / "empty").mkdir()
+    rename_over(tmp_path / "a", tmp_path / "empty")
+    assert (tmp_path / "empty" / "file").read_bytes() == b"new"
+    replace_file(tmp_path / "b" / "file", b"other")
+    with pytest.raises(OSError, match="Directory not empty"):
+        rename_over(tmp_path / "b", tmp_path / "empty")
+    assert (tmp_path / "empty" / "file").read_bytes() == b"new"
 
 
 @pytest.mark.parametrize(

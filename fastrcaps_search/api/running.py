@@ -33,6 +33,7 @@ def run_study(
     devices: str = "auto",
     workers: int | None = None,
     workers_per_device: int | None = None,
+    threads: int | None = None,
     seed: int | None = None,
     lease_seconds: float = LEASE_SECONDS,
     store_patience: float = PATIENCE_SECONDS,
@@ -52,6 +53,7 @@ def run_study(
         devices: ``auto``, ``cpu``, ``cuda``, or GPUs as in ``cuda:0,cuda:2``.
         workers: Worker processes; chosen as by ``--workers auto`` when ``None``.
         workers_per_device: Worker processes on each GPU, or on the CPU, instead of ``workers``.
+        threads: Threads of each worker; those of the study's layout when ``None``.
         seed: Seed of a new study.
         lease_seconds: Silence after which a worker counts as lost.
         store_patience: Seconds for which an outage of the database is waited for.
@@ -68,7 +70,7 @@ def run_study(
         trials=trials,
         location=location,
         data_folder=None if data_dir is None else Path(data_dir).absolute(),
-        devices=DeviceOptions(devices, workers, workers_per_device),
+        devices=DeviceOptions(devices, workers, workers_per_device, threads),
         seed=seed,
         front_runs=runs_on_front,
         lease_seconds=lease_seconds,

@@ -16,7 +16,7 @@ from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.machine import device_names
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 
 PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", "moocore")
 
@@ -31,7 +31,8 @@ def doctor(arguments: argparse.Namespace) -> int:
         "fastrcaps-search": release(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": cores(),
+        "cores": granted_cores().amount,
+        "cores by": granted_cores().by or "this machine",
         **{package: _version(package) for package in PACKAGES},
         "devices": devices,
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},

@@ -129,6 +129,11 @@ WORK = (
         whole(1, texts.MOST_WORKERS),
     ),
     flag(
+        "--threads T",
+        "threads of each worker (default: as the study began with here, or all its cores divided)",
+        whole(1, texts.MOST_WORKERS),
+    ),
+    flag(
         "--launcher L",
         "what starts the workers: local (the default), or the name of a plug-in's launcher",
         default="local",

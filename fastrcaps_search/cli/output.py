@@ -71,6 +71,15 @@ def no_front(study: str) -> str:
     )
 
 
+def without_network(trials: Sequence[int], *, study: str) -> str:
+    """What is said of trials on the front that have no network."""
+    numbers = ", ".join(map(str, trials))
+    return (
+        f"on the front without a network: {numbers}; `export` needs one, which "
+        f"`fastrcaps-search run --study {study} --runs-on-front R` trains (R above their runs)"
+    )
+
+
 def trial_cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Cells of a trial's row (as ``trials --json`` gives it)."""
     parameters, values = row["params"], row["values"]

@@ -14,7 +14,7 @@ from fastrcaps_search.report.rates import rates_page
 from fastrcaps_search.report.write import write_file
 from fastrcaps_search.search.options import asked_study
 from fastrcaps_search.training.rate_curve import SAFETY, RateTest
-from fastrcaps_search.training.resources import cores, torch_environment
+from fastrcaps_search.training.resources import granted_cores, torch_environment
 
 
 def rates(arguments: argparse.Namespace) -> None:
@@ -22,7 +22,7 @@ def rates(arguments: argparse.Namespace) -> None:
     definition = asked_study(arguments.study, commands.location(arguments))
     folder = commands.data_folder(arguments)
     # Torch's threads read it when they are first imported: they train as those of a worker do.
-    os.environ.update(torch_environment(os.environ, threads=cores()))
+    os.environ.update(torch_environment(os.environ, threads=granted_cores().amount))
     with importing():
         from fastrcaps_search.training.rate_range import find_rates
 

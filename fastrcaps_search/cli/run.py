@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.live import display
@@ -78,7 +79,7 @@ def _common(arguments: argparse.Namespace) -> dict[str, Any]:
         "location": commands.location(arguments),
         "data_folder": commands.data_folder(arguments),
         "devices": DeviceOptions(
-            arguments.devices, arguments.workers, arguments.workers_per_device
+            arguments.devices, arguments.workers, arguments.workers_per_device, arguments.threads
         ),
         "lease_seconds": arguments.lease_seconds,
         "store_patience": arguments.store_patience,
@@ -169,6 +170,8 @@ def _judge(outcome: RunOutcome) -> None:
             f"{found}: there is none left for a budget of {outcome.study.budget}"
             f"{'' if outcome.study.front_runs else advice}"
         )
+    if gone := without_network(outcome.trials):
+        output.tell(f"warning: {output.without_network(gone, study=outcome.study.name)}")
     if work.tests:
         output.tell(
             f"warning: {len(work.tests)} networks of the front have no test accuracy; the same "

@@ -109,11 +109,7 @@ def _change(arguments: argparse.Namespace) -> None:
         setting_aside.exclude(store, study, number, why=arguments.why)
         gone = without_network(read_study(store, study.name).trials)
     if gone:
-        output.tell(
-            f"now on the front without a network: {', '.join(map(str, gone))}; `export` needs "
-            f"one, which `fastrcaps-search run --study {study.name} --runs-on-front R` trains (R "
-            "above their runs)"
-        )
+        output.tell(f"now {output.without_network(gone, study=study.name)}")
 
 
 def front(arguments: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.training.device import prepare, run_setting
 from fastrcaps_search.training.kernels import classifier_of
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 from fastrcaps_search.training.splits import Split, classes
 
 
@@ -110,7 +110,7 @@ def measure(
         split = definition.evaluate_on if is_own else EvaluateOn.TEST
     _refuse_seen_images(definition, data_set, split)
     has_card = trained.device == "cuda" and torch.cuda.is_available()
-    threads = max(1, min(trained.threads, cores()))
+    threads = max(1, min(trained.threads, granted_cores().amount))
     device = prepare("cuda" if has_card else "cpu", threads=threads)
     classifier, kernel = classifier_of(
         loaded.network, device, definition=definition, stored=trained.kernel

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
-from fastrcaps_search.disk import disk_errors, flush_folder, reason, replace_file, temporary_name
+from fastrcaps_search.disk import disk_errors, reason, rename_over, replace_file, temporary_name
 from fastrcaps_search.errors import FastrcapsError, UsageError
 from fastrcaps_search.export.model_card import (
     CARD_FILE,
@@ -106,8 +106,7 @@ def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
     try:
         for name, content in contents.items():
             replace_file(temporary / name, content)
-        temporary.replace(folder)
-        flush_folder(folder.parent)
+        rename_over(temporary, folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in made:

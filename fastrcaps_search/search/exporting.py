@@ -99,8 +99,8 @@ def kept_runs(trial: TrialRecord, index: int | None) -> list[RunRecord]:
     if not found:
         known = ", ".join(str(run.run) for run in kept) or "none"
         why = (
-            "networks of trials well behind the front are removed; `run --runs-on-front R` trains "
-            "those that are on it now again"
+            "networks of trials well behind the front are removed, and a full disk keeps none; "
+            "`run --runs-on-front R` trains those that are on it now again"
         )
         if trial.infeasible is not None and not kept:
             why = f"the trial is infeasible ({trial.infeasible}), and no front wants its network"

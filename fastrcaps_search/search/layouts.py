@@ -11,7 +11,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.estimate import trial_seconds
 from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
-from fastrcaps_search.training.resources import may_have_cards
+from fastrcaps_search.training.resources import Limit, may_have_cards
 
 DEVICES = re.compile(r"auto|cpu|cuda|cuda:[0-9]{1,4}(,cuda:[0-9]{1,4})*")
 MOST_CPU_WORKERS = 4
@@ -27,11 +27,13 @@ class DeviceOptions:
         devices: ``auto``, ``cpu``, ``cuda``, or cards as in ``cuda:0,cuda:2``.
         workers: Workers in all; ``None`` where they were not asked for.
         workers_per_device: Workers on each device; ``None`` where they were not asked for.
+        threads: Threads of each worker; ``None`` where they were not asked for.
     """
 
     devices: str = "auto"
     workers: int | None = None
     workers_per_device: int | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.devices, str) or not DEVICES.fullmatch(self.devices):
@@ -39,7 +41,11 @@ class DeviceOptions:
                 "devices must be auto, cpu, cuda, or cards as in cuda:0,cuda:2; "
                 f"got {self.devices!r}"
             )
-        given = {"workers": self.workers, "workers per device": self.workers_per_device}
+        given = {
+            "workers": self.workers,
+            "workers per device": self.workers_per_device,
+            "threads": self.threads,
+        }
         for name, value in given.items():
             if value is not None and (type(value) is not int or value < 1):
                 raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
@@ -62,10 +68,25 @@ class DeviceOptions:
 
     def layout(self, devices: int, *, cores: int) -> WorkerLayout | None:
         """Layout that was asked for, if any was: all workers divide the cores."""
-        total = self.total(devices)
+        total, threads = self.total(devices), self.threads
         if total is None:
-            return None
-        return WorkerLayout(math.ceil(total / devices), max(cores // total, 1))
+            if threads is None:
+                return None
+            together = min(cores // threads, MOST_CPU_WORKERS) if self.may_use_cpu else 1
+            return WorkerLayout(max(together, 1), threads)
+        return WorkerLayout(math.ceil(total / devices), threads or max(cores // total, 1))
+
+    def require_threads(self, limit: Limit) -> None:
+        """Make sure that a worker can have the threads that were asked for.
+
+        Raises:
+            UsageError: There are not so many cores.
+        """
+        if self.threads is not None and self.threads > limit.amount:
+            raise UsageError(
+                f"threads must be at most the cores that this command may use, {limit.words}, got "
+                f"{self.threads}; use fewer threads"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +97,13 @@ class MachineInfo:
         devices: ``cpu``, or the cards.
         device_name: Name of the first.
         step_seconds: Seconds of a step by batch size, for each layout that was measured on it.
+        left_out: Why others were not.
     """
 
     devices: tuple[str, ...]
     device_name: str
     step_seconds: Mapping[WorkerLayout, Mapping[int, float]] = field(default_factory=dict)
+    left_out: str = ""
 
     def measured(self, layout: WorkerLayout) -> Mapping[int, float]:
         """Seconds of a step in this layout, or else in one that was measured at all."""
@@ -145,7 +168,7 @@ def choose_layout(
         }
         best = max(rates.values())
         layout = max(one for one, rate in rates.items() if rate * NEAR_TIE >= best)
-        why = _reason(layout, rates)
+        why = "; ".join(filter(None, (_reason(layout, rates), machine.left_out)))
     layout = layout or WorkerLayout(1, max(cores // devices, 1))
     return StoredLayout(layout, machine.measured(layout)), why
 
@@ -167,7 +190,7 @@ def plan_workers(
     machine: MachineInfo,
     stored: StoredLayout,
     *,
-    cores: int,
+    cores: Limit,
     left: int,
     reason: str = "as before",
 ) -> WorkerPlan:
@@ -177,13 +200,14 @@ def plan_workers(
         options: What was asked for.
         machine: What is here.
         stored: The study's layout on this device.
-        cores: Cores of this machine.
+        cores: Cores of this machine for the command, and what allows no more.
         left: Trainings that are left: unless asked for, no more workers than these are started.
         reason: Why the study has this layout.
     """
     devices = len(machine.devices)
-    asked = options.layout(devices, cores=cores)
+    asked = options.layout(devices, cores=cores.amount)
     layout, warning = asked or stored.layout, None
+    why = (reason if asked is None else "", f"cores: {cores.words}" if cores.by else "")
     if layout != stored.layout:
         warning = (
             f"{layout.words} on {machine.device_name} instead of {stored.layout.words}, as the "
@@ -194,6 +218,6 @@ def plan_workers(
         machine.measured(layout) if machine.step_seconds else stored.step_seconds,
         workers=options.total(devices) or max(min(layout.workers * devices, left), 1),
         threads=layout.threads,
-        reason=reason if asked is None else "",
+        reason="; ".join(filter(None, why)),
         warning=warning,
     )

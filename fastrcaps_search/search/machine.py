@@ -71,7 +71,8 @@ def inspect_machine(
         WorkerLayout(workers, threads): {int(size): one for size, one in seconds.items()}
         for workers, threads, seconds in answer["measured"]
     }
-    return MachineInfo(tuple(answer["devices"]), answer["device_name"], measured)
+    name, left_out = answer["device_name"], answer.get("left_out", "")
+    return MachineInfo(tuple(answer["devices"]), name, measured, left_out)
 
 
 def device_names() -> dict[str, str]:

@@ -20,6 +20,7 @@ from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.store.location import LEASE_LIMITS, PATIENCE_LIMITS, Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import granted_cores
 
 MAX_FAILURES = 3
 """Trials that fail in a row, unless asked otherwise, before the run gives up."""
@@ -51,6 +52,7 @@ class WorkerOptions:
     launcher: str = LOCAL.name
 
     def __post_init__(self) -> None:
+        self.devices.require_threads(granted_cores())
         _require_seconds("lease_seconds", self.lease_seconds, LEASE_LIMITS)
         _require_seconds("store_patience", self.store_patience, PATIENCE_LIMITS)
         require_whole("max_failures", self.max_failures, low=1)

@@ -33,7 +33,7 @@ from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 
 Read = TypeVar("Read")
 LONG_TRIAL_SECONDS = 3600.0
@@ -198,7 +198,8 @@ class Orchestrator:
             UsageError: A device that was asked for is not here.
             RunError: The measurement failed.
         """
-        definition, options, here = self.study.definition, self.options.devices, cores()
+        definition, options, granted = self.study.definition, self.options.devices, granted_cores()
+        here = granted.amount
         before = stored_layouts(self._store, self.study, cores=here)
         asked = options.layout(1, cores=here)
         known = [name for name, stored in before.items() if asked in (None, stored.layout)]
@@ -214,7 +215,7 @@ class Orchestrator:
             )
             reason = why if stored == chosen else reason
         left = outcome.work.at_once
-        return plan_workers(options, machine, stored, cores=here, left=left, reason=reason)
+        return plan_workers(options, machine, stored, cores=granted, left=left, reason=reason)
 
     def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
         """What will be done, on what, and about how long it will take."""

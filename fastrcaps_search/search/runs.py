@@ -73,7 +73,7 @@ def train_run(place: Workplace, lease: RunLease) -> None:
 
     Raises:
         InterruptedRunError: Asked to stop; the run can be continued.
-        DiskError: No room, not even for the best weights; the run can be continued.
+        DiskError: No room for the rows; the run can be continued.
         StoreError: The store or the lease is lost; the run can be continued.
         DeviceError: The device gave out; another process can continue the run.
     """
@@ -160,7 +160,7 @@ class RunTraining:
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
         spent = run.epochs[: result.best_epoch]
         others = measured(study.definition.objectives, spent, result.parameters)
-        self._lease.finish(replace(result, others=others))
+        self._lease.finish(replace(result, others=others), kept=run.is_kept)
         folder.keep_only_weights(result.best_epoch)
         return result
 

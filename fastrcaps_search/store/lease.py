@@ -157,8 +157,12 @@ class RunLease:
         self._fenced(lambda connection: None, device_faults=faults)
         return faults
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, *, kept: bool = True) -> None:
         """End the run with its values.
+
+        Args:
+            result: The values.
+            kept: Whether it has a network: the disk may have refused it.
 
         Raises:
             ValueError: A value is not finite.
@@ -171,7 +175,8 @@ class RunLease:
             # The study's row before the run's: two locks in two orders would block.
             with fix_box(connection, self._claimant.study, self.claim.key.number):
                 others = json.dumps(result.others, sort_keys=True) if result.others else None
-                self._end(connection, {**asdict(result), "others": others})
+                gone = {} if kept else {"removed": 1}
+                self._end(connection, {**asdict(result), "others": others, **gone})
 
         self.store.write(finish)
 

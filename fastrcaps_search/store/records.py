@@ -174,7 +174,8 @@ class RunRecord:
         parameters: Learned parameters, when done.
         others: Values in the study's objectives beyond the common three, when done.
         failure: Why it ended without a result.
-        removed: Whether its network was removed, as its trial was well behind the front.
+        removed: Whether its network is gone: its trial was well behind the front, or the disk
+            refused it.
         token: Current fencing token: one higher with each claim.
         created_at: Seconds since 1970 of its first claim, on the database's clock.
         finished_at: The same of its end.

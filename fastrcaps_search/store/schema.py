@@ -139,7 +139,7 @@ runs = Table(
     # Since its last stored epoch: workers that died, and devices that gave out.
     Column("deaths", Integer, nullable=False, default=0),
     Column("device_faults", Integer, nullable=False, default=0),
-    # Whether its network was removed, as its trial was well behind the front.
+    # Whether its network is gone: its trial was well behind the front, or the disk refused it.
     Column("removed", Integer, nullable=False, default=0),
 )
 

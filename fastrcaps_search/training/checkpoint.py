@@ -21,7 +21,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fastrcaps_search.disk import disk_errors, remove_file, replace_file
+from fastrcaps_search.disk import FULL, disk_errors, remove_file, replace_file
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training.tensor_file import read_tensors, tensor_bytes
@@ -35,6 +35,7 @@ GOES_ON = (
     "free some space or fix the folder and run the same line again, the trial goes on from its "
     "last good checkpoint"
 )
+ENDS_WITHOUT = "the trial ends with its values, but without this network"
 
 
 class Part(StrEnum):
@@ -123,11 +124,19 @@ class CheckpointFolder:
     def save_weights(self, epoch: int, network: Mapping[str, Tensor]) -> None:
         """Write the weights after ``epoch`` alone, of a run that ends without a last checkpoint.
 
+        Where there is no room, its earlier checkpoints, needed no more, give way.
+
         Raises:
             DiskError: They cannot be written.
         """
-        with disk_errors("the weights of the best epoch", self.path, advice=GOES_ON):
-            self._write(Part.WEIGHTS, epoch, network)
+        with disk_errors("the weights of the best epoch", self.path, advice=ENDS_WITHOUT):
+            try:
+                self._write(Part.WEIGHTS, epoch, network)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                self._remove_but(set())
+                self._write(Part.WEIGHTS, epoch, network)
         self._known[epoch] = self._claim
 
     def adopt(self, epoch: int) -> None:

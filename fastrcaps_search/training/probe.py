@@ -7,17 +7,20 @@ torch.
 from __future__ import annotations
 
 import json
+import mmap
 import multiprocessing
+import resource
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from statistics import harmonic_mean, median
 from typing import Any
 
+import numpy as np
 import torch
 
 from fastrcaps_search.definition.choices import Decoder
@@ -25,11 +28,15 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.processes import ending
 from fastrcaps_search.training.device import Clock, device_name, devices, found_devices, prepare
 from fastrcaps_search.training.kernels import choose_kernel, make_step
+from fastrcaps_search.training.resources import memory
 
 WINDOW_SECONDS = 0.4
 """Time for the steps of one batch size; one step is made however long it takes."""
 PATIENCE_SECONDS = 120.0
 """The longest that a process waits for the others."""
+
+MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit in which the kernel gives the memory of a process."""
 
 StepOf = Callable[[int], Callable[[], object]]
 """Gives the training step of a batch size, warmed up."""
@@ -54,8 +61,9 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
             alone is measured on a card.
 
     Returns:
-        ``devices``, ``device_name`` and ``measured``: workers, threads and seconds of a step by
-        batch size, for each layout that could train; ``None`` where none could.
+        ``devices``, ``device_name``, ``measured``: workers, threads and seconds of a step by
+        batch size, for each layout that could train, and ``left_out``: why not the others;
+        ``None`` where none could.
     """
     if question["devices"] is None:
         return {"names": {device: device_name(device) for device in devices()}}
@@ -66,15 +74,15 @@ def probe(question: dict[str, Any]) -> dict[str, Any] | None:
     if name in question["known"]:
         return {"devices": found, "device_name": name, "measured": []}
     make = partial(_step_of, StudyDefinition.from_dict(question["definition"]), found[0])
-    sizes, layouts = question["batch_sizes"], question["layouts"]
+    sizes, layouts, left_out = question["batch_sizes"], question["layouts"], ""
     if found[0] == "cpu":
-        measured = benchmark(layouts, sizes, make=make)
+        measured, left_out = benchmark(layouts, sizes, make=make)
     else:
         seconds = step_seconds(make, sizes, device=found[0], threads=layouts[0][1])
         measured = [(*layouts[0], seconds)]
     if not measured:
         return None
-    return {"devices": found, "device_name": name, "measured": measured}
+    return {"devices": found, "device_name": name, "measured": measured, "left_out": left_out}
 
 
 def _step_of(definition: StudyDefinition, device: str) -> StepOf:
@@ -101,7 +109,7 @@ def _step_of(definition: StudyDefinition, device: str) -> StepOf:
 
 def benchmark(
     layouts: Iterable[tuple[int, int]], sizes: Sequence[int], *, make: Callable[[], StepOf]
-) -> list[tuple[int, int, dict[int, float]]]:
+) -> tuple[list[tuple[int, int, dict[int, float]]], str]:
     """Let one layout after the other train on the CPU, up to the first that cannot.
 
     What kept it from training is told on the standard error.
@@ -112,16 +120,23 @@ def benchmark(
         make: Builds network and step, in each process.
 
     Returns:
-        Workers, threads, and the seconds of a step by batch size, as each of the workers sees it.
+        Workers, threads, and the seconds of a step by batch size, as each of the workers sees it;
+        and why other layouts were left out.
     """
-    found = []
+    found: list[tuple[int, int, dict[int, float]]] = []
     for workers, threads in layouts:
+        # The largest process so far; where it is too large, the kernel ends whichever it likes.
+        need = workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * MAXRSS_BYTES
+        most = memory()
+        if found and need > most.amount:
+            allowed = f"{most.by or 'this machine'} allows {most.amount / 1e9:.1f}"
+            return found, f"{workers} workers would take {need / 1e9:.1f} GB, {allowed}"
         seconds = _together(workers, threads, sizes, make)
         if seconds is None:
             # More processes need more memory: no layout after this one would fare better.
-            break
+            return found, f"{workers} workers could not train together"
         found.append((workers, threads, seconds))
-    return found
+    return found, ""
 
 
 def step_seconds(
@@ -168,13 +183,15 @@ def _together(
     # A fork shares the imports, which take longer than the measurement. It is safe because this
     # process has one thread of Python, and has not yet made torch start any of its own.
     context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(workers)
-    seconds = context.RawArray("d", workers * len(sizes))
+    # Barriers and arrays of multiprocessing are files in /dev/shm, which containers may lack.
+    pipes = [context.Pipe(duplex=False) for _ in range(workers)]
+    shared = mmap.mmap(-1, 8 * workers * len(sizes))
+    seconds = np.frombuffer(shared).reshape(len(sizes), workers)
 
     def train(place: int) -> None:
-        meet = partial(barrier.wait, PATIENCE_SECONDS)
+        meet = partial(_meet, pipes, place)
         found = step_seconds(make, sizes, device="cpu", threads=threads, meet=meet)
-        seconds[place::workers] = list(found.values())
+        seconds[:, place] = list(found.values())
 
     processes = [
         context.Process(target=train, args=(place,), daemon=True) for place in range(workers)
@@ -191,10 +208,26 @@ def _together(
         for process in processes:
             process.kill()
             process.join()
-    return {
-        size: harmonic_mean(seconds[place * workers : (place + 1) * workers])
-        for place, size in enumerate(sizes)
-    }
+    return {size: harmonic_mean(row.tolist()) for size, row in zip(sizes, seconds, strict=True)}
+
+
+def _meet(pipes: Sequence[tuple[Connection, Connection]], place: int) -> None:
+    """Wait until all have come: each of the others tells the first, which then lets them go."""
+    (heard, _), (_, to_first), others = pipes[place], pipes[0], pipes[1:]
+    if place == 0:
+        for _ in others:
+            _hear(heard)
+        for _, to_other in others:
+            to_other.send_bytes(b"go")
+    else:
+        to_first.send_bytes(b"here")
+        _hear(heard)
+
+
+def _hear(pipe: Connection) -> None:
+    if not pipe.poll(PATIENCE_SECONDS):
+        raise TimeoutError(f"another process must come to measure within {PATIENCE_SECONDS:g} s")
+    pipe.recv_bytes()
 
 
 def _have_ended_well(processes: Iterable[ForkProcess]) -> bool:

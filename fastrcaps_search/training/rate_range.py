@@ -15,7 +15,7 @@ from fastrcaps_search.training.device import device_name, found_devices
 from fastrcaps_search.training.kernels import Trainer, choose_kernel
 from fastrcaps_search.training.policy import training_plan
 from fastrcaps_search.training.rate_curve import Ending, RateCurve, RateTest, Watch, growing_rates
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 from fastrcaps_search.training.run import new_trainer
 from fastrcaps_search.training.splits import Splits, stage
 
@@ -58,7 +58,7 @@ def find_rates(
             f"the device must be one of this machine, got {device}; `fastrcaps-search doctor` "
             "lists them"
         )
-    splits = stage(definition, device=found[0], threads=cores(), folder=folder)
+    splits = stage(definition, device=found[0], threads=granted_cores().amount, folder=folder)
     return range_test(definition, splits, seed=seed, steps=steps)
 
 

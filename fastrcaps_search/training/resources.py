@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-CGROUP = Path("/sys/fs/cgroup")
-"""Limits of the container, where this is one (version 2 of the kernel's control groups)."""
+PROCESS = Path("/proc/self")
+"""Where the kernel says which control groups this process is in, and where they are mounted."""
+GRANTS = (
+    *("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS"),
+    *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "PBS_NUM_PPN", "LSB_DJOB_NUMPROC", "NSLOTS"),
+)
+"""Set by users and batch systems (Slurm, Torque, LSF, Grid Engine): cores that a command gets."""
 CARD_DRIVER = Path("/dev/nvidiactl")
 
 ALLOCATOR = {
@@ -32,17 +40,89 @@ WAITING_VARIABLES = frozenset({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTI
 """Any of these says how threads wait: torch comes with GNU's OpenMP, or is built with Intel's."""
 
 
+class Limit(NamedTuple):
+    """How much of something may be used.
+
+    Attributes:
+        amount: How much.
+        by: What says so; empty where the machine has no more.
+    """
+
+    amount: int
+    by: str = ""
+
+    @property
+    def words(self) -> str:
+        """``2 by SLURM_CPUS_PER_TASK=2``."""
+        return f"{self.amount} by {self.by}" if self.by else str(self.amount)
+
+
+def granted_cores() -> Limit:
+    """Cores that a command may use: those of this process, or as many as a variable grants."""
+    # OpenMP takes a list, of which the first is for threads that start no others.
+    given = {name: os.environ.get(name, "").partition(",")[0].strip() for name in GRANTS}
+    grants = [
+        Limit(int(value), f"{name}={value}")
+        for name, value in given.items()
+        if re.fullmatch("0*[1-9][0-9]{0,8}", value)
+    ]
+    return min([_cores(), *grants])
+
+
 def cores() -> int:
-    """Cores that this process may use: those of its affinity, within the container's quota."""
-    allowed = len(_affinity())
-    # A quota is time, not a mask: more threads than it pays for are all halted together.
-    try:
-        quota, _, period = (CGROUP / "cpu.max").read_text().strip().partition(" ")
-    except OSError:
-        return allowed
-    if quota.isdecimal() and period.isdecimal():
-        allowed = min(allowed, int(quota) // int(period))
-    return max(allowed, 1)
+    """Cores that this process may use: those of its affinity, within its control groups' quotas.
+
+    All processes of a user share them, whatever was granted to each.
+    """
+    return _cores().amount
+
+
+def _cores() -> Limit:
+    count = len(_affinity())
+    limits = [Limit(count, "the CPU affinity" if count < (os.cpu_count() or 1) else "")]
+    for group in _control_groups("cpu"):
+        # In version 2 of control groups, or in version 1.
+        both = _text(group / "cpu.max") or " ".join(
+            _text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+        )
+        quota, _, period = both.partition(" ")
+        if quota.isdecimal() and period.isdecimal():
+            # A quota is time, not a mask: more threads than it pays for are all halted together.
+            limits.append(Limit(max(int(quota) // int(period), 1), f"the CPU quota of {group}"))
+    return min(limits)
+
+
+def memory() -> Limit:
+    """Bytes of memory that this process may use together with those that it starts."""
+    limits = [Limit(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    for group in _control_groups("memory"):
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+            if (text := _text(group / name)).isdecimal():
+                limits.append(Limit(int(text), f"the memory limit of {group}"))
+    return min(limits)
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """Folders of the control groups of this process, and of those above, that can be seen here."""
+    own = [line.split(":", 2)[1:] for line in _text(PROCESS / "cgroup").splitlines()]
+    for mount in _text(PROCESS / "mountinfo").splitlines():
+        place, _, (kind, *_, options) = (part.split() for part in mount.partition(" - "))
+        is_first = kind == "cgroup" and controller in options.split(",")
+        if not (is_first or kind == "cgroup2"):
+            continue
+        root, top = place[3], Path(place[4])
+        for controllers, path in own:
+            if (controller if is_first else "") in controllers.split(","):
+                # In a container its own group may be mounted in place of the topmost one.
+                below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else "."
+                group = top / below
+                yield from (one for one in (group, *group.parents) if one.is_relative_to(top))
+
+
+def _text(file: Path) -> str:
+    with suppress(OSError):
+        return file.read_text(errors="replace").strip()
+    return ""
 
 
 def core_ids() -> tuple[int, ...]:

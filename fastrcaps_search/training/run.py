@@ -45,8 +45,8 @@ class Hooks:
         should_stop: Whether to stop; asked after every step, on a card after every few.
         was_suspended: Whether the process was suspended since this was asked last; asked before
             and after every epoch.
-        on_unsaved: Called with an epoch whose checkpoint cannot be written, and the reason; the
-            run goes on without it.
+        on_unsaved: Called with an epoch whose checkpoint cannot be written, or at the end with
+            the best epoch whose weights cannot be, and the reason; the run goes on without them.
     """
 
     on_epoch: Callable[[EpochMetrics], None] = _ignore
@@ -139,17 +139,19 @@ class Run:
         Raises:
             DivergedError: A loss or accuracy is not finite.
             InterruptedRunError: Asked to stop; the last checkpoint stands.
-            DiskError: The weights of the best epoch cannot be written, not even at the end: a
-                run never ends without its network.
             SuspendedError: The epoch contains a suspension: a new ``Run`` goes on from the last
                 checkpoint.
         """
         for epoch in range(len(self.epochs) + 1, self._plan.epochs + 1):
             self._train_and_keep(epoch)
         if self._folder is not None:
-            for epoch, network in self._owed.items():
-                self._folder.save_weights(epoch, network)
+            self._save_owed(self._folder)
         return self.result()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the weights of the best epoch are on the disk, or no folder was given."""
+        return not self._owed
 
     def result(self) -> RunResult:
         """Values so far."""
@@ -183,6 +185,16 @@ class Run:
             self._hooks.on_unsaved(epoch, error)
         else:
             self._owed = {}
+
+    def _save_owed(self, folder: CheckpointFolder) -> None:
+        """Write the best weights where no checkpoint has them: the last chance for the network."""
+        for epoch, network in self._owed.items():
+            try:
+                folder.save_weights(epoch, network)
+            except DiskError as error:
+                self._hooks.on_unsaved(epoch, error)
+            else:
+                self._owed = {}
 
     def _weights_are_finite(self) -> bool:
         """The last step may spoil the weights after the last finite loss."""

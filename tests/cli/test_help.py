@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.cli.commands import COMMANDS
+from fastrcaps_search.training.resources import cores
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 HEAVY = ("torch", "optuna", "plotly", "pandas", "sqlalchemy", "numpy")
@@ -79,4 +81,8 @@ def test_doctor_says_what_is_here(cli: Cli) -> None:
     facts = dict(line.split(None, 1) for line in done.stdout.splitlines())
     assert facts["python"] == sys.version.split()[0]
     assert "cpu (CPU " in done.stdout
+    limited = cli("doctor", "--json", OMP_NUM_THREADS="1", SLURM_CPUS_PER_TASK="2")
+    facts = json.loads(limited.stdout)
+    by = "this machine" if cores() == 1 else "OMP_NUM_THREADS=1"
+    assert (facts["cores"], facts["cores by"]) == (1, by)
     assert "data mnist-mini" in done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fastrcaps_search.training.resources import granted_cores
 from tests.triples import values_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,6 +58,15 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--workers", "-1"),
             "argument --workers: must be auto or a whole number from 1 to 1024, got '-1'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "2", "--threads", "0"),
+            "argument --threads: must be a whole number from 1 to 1024, got '0'",
+        ),
+        (
+            ("run", "--study", "mnist-mini", "--trials", "2", "--threads", "1024"),
+            f"threads must be at most the cores that this command may use, {granted_cores().words}"
+            ", got 1024; use fewer threads",
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--workers-per-device", "0"),

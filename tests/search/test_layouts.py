@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fastrcaps_search.search.layouts import (
     plan_workers,
 )
 from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
+from fastrcaps_search.training.resources import Limit
 
 # A trial sees 200 images: in 200 steps of batch 1, or in 20 of batch 10.
 STUDY = StudyDefinition.from_dict(
@@ -96,10 +98,54 @@ def test_workers_are_asked_for_in_all_or_per_device() -> None:
     assert DeviceOptions(workers=16).layout(1, cores=8) == WorkerLayout(16, 1)
 
 
+def test_threads_are_asked_for_with_workers_or_alone() -> None:
+    assert DeviceOptions(workers=3, threads=1).layout(1, cores=8) == WorkerLayout(3, 1)
+    # As many workers as have room, like those that are measured at most four.
+    on_cpu = [DeviceOptions("cpu", threads=threads) for threads in (1, 3, 8)]
+    assert [one.layout(1, cores=8) for one in on_cpu] == [
+        WorkerLayout(4, 1),
+        WorkerLayout(2, 3),
+        WorkerLayout(1, 8),
+    ]
+    assert DeviceOptions("cuda", threads=3).layout(2, cores=8) == WorkerLayout(1, 3)
+    assert (
+        plan_workers(DeviceOptions("cpu", threads=1), cpu(), STORED, cores=Limit(2), left=1).words
+        == "1 worker with 1 thread on a CPU"
+    )
+
+
+def test_more_threads_than_cores_are_refused_with_what_limits_them() -> None:
+    options = DeviceOptions(threads=2)
+    options.require_threads(Limit(2))
+    line = (
+        "^threads must be at most the cores that this command may use, 1 by OMP_NUM_THREADS=1, "
+        "got 2; use fewer threads$"
+    )
+    with pytest.raises(UsageError, match=line):
+        options.require_threads(Limit(1, "OMP_NUM_THREADS=1"))
+
+
+def test_what_limits_the_cores_is_named_whatever_was_asked_for() -> None:
+    limit = Limit(2, "SLURM_CPUS_PER_TASK=2")
+    plan = plan_workers(DeviceOptions(), cpu(), STORED, cores=limit, left=9)
+    assert plan.words == (
+        "2 workers with 1 thread (as before; cores: 2 by SLURM_CPUS_PER_TASK=2) on a CPU"
+    )
+    plan = plan_workers(DeviceOptions(workers=2), cpu(), STORED, cores=limit, left=9)
+    assert plan.words == "2 workers with 1 thread (cores: 2 by SLURM_CPUS_PER_TASK=2) on a CPU"
+
+
+def test_why_layouts_were_left_out_is_said() -> None:
+    seen = replace(cpu(one=ONES), left_out="2 workers would take 2.2 GB, a group allows 2.0")
+    _, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
+    assert why == "2 workers would take 2.2 GB, a group allows 2.0"
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [
         ({"workers": 0}, r"^workers must be a whole number of at least 1, got 0$"),
+        ({"threads": 0}, r"^threads must be a whole number of at least 1, got 0$"),
         ({"workers": "two"}, r"^workers must be a whole number of at least 1, got 'two'$"),
         ({"workers_per_device": -1}, "^workers per device must be a whole number of at least 1, "),
         (
@@ -135,7 +181,7 @@ def test_the_fastest_layout_over_the_studys_assignments_is_chosen() -> None:
     seen = cpu(one=ONES, two={1: 0.015, 10: 0.3})
     stored, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
     assert (stored.layout, stored.step_seconds) == (ALONE, ONES)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=2, left=9, reason=why)
+    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(2), left=9, reason=why)
     assert plan.words == (
         "1 worker with 2 threads (chosen: 1.5x the images/s of 2 workers with 1) on a CPU"
     )
@@ -144,7 +190,7 @@ def test_the_fastest_layout_over_the_studys_assignments_is_chosen() -> None:
     twos = {1: 0.015, 10: 0.05}  # trials of 3 s and of 1 s
     seen = cpu(one=ONES, two=twos)
     stored, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=2, left=9, reason=why)
+    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(2), left=9, reason=why)
     assert plan.words == (
         "2 workers with 1 thread (chosen: 1.5x the images/s of 1 worker with 2) on a CPU"
     )
@@ -167,7 +213,7 @@ STORED = StoredLayout(BOTH, {1: 0.02})
 def test_a_later_run_starts_the_same_layout_or_fewer_workers_with_the_same_threads(
     left: int, words: str
 ) -> None:
-    plan = plan_workers(DeviceOptions(), cpu(), STORED, cores=2, left=left)
+    plan = plan_workers(DeviceOptions(), cpu(), STORED, cores=Limit(2), left=left)
     assert plan.words == words
     assert plan.step_seconds == {1: 0.02}
     assert plan.warning is None
@@ -177,7 +223,7 @@ def test_a_later_run_starts_the_same_layout_or_fewer_workers_with_the_same_threa
     "options", [DeviceOptions(workers=1), DeviceOptions(workers_per_device=1)]
 )
 def test_another_layout_than_the_studys_is_started_with_a_warning(options: DeviceOptions) -> None:
-    plan = plan_workers(options, cpu(one=ONES), STORED, cores=2, left=9)
+    plan = plan_workers(options, cpu(one=ONES), STORED, cores=Limit(2), left=9)
     assert plan.words == "1 worker with 2 threads on a CPU"
     assert plan.step_seconds == ONES
     assert plan.warning == (
@@ -190,7 +236,7 @@ def test_another_layout_than_the_studys_is_started_with_a_warning(options: Devic
     "options", [DeviceOptions(workers=2), DeviceOptions(workers_per_device=2)]
 )
 def test_the_studys_layout_may_be_asked_for(options: DeviceOptions) -> None:
-    plan = plan_workers(options, cpu(), STORED, cores=2, left=1)
+    plan = plan_workers(options, cpu(), STORED, cores=Limit(2), left=1)
     assert plan.words == "2 workers with 1 thread on a CPU"
     assert plan.warning is None
 
@@ -199,7 +245,7 @@ def test_the_first_layout_that_is_asked_for_becomes_the_studys() -> None:
     options, seen = DeviceOptions(workers=2), cpu(one=ONES)
     stored, why = choose_layout(STUDY, options, seen, cores=8)
     assert stored == StoredLayout(WorkerLayout(2, 4), ONES)
-    plan = plan_workers(options, seen, stored, cores=8, left=9, reason=why)
+    plan = plan_workers(options, seen, stored, cores=Limit(8), left=9, reason=why)
     assert plan.words == "2 workers with 4 threads on a CPU"
     assert plan.warning is None
 
@@ -220,7 +266,7 @@ def test_one_worker_on_each_card_unless_told_otherwise(
     seen = cards(*names)
     stored, why = choose_layout(STUDY, options, seen, cores=16)
     assert stored == StoredLayout(layout, CARD)
-    plan = plan_workers(options, seen, stored, cores=16, left=99, reason=why)
+    plan = plan_workers(options, seen, stored, cores=Limit(16), left=99, reason=why)
     assert (plan.workers, plan.threads) == (workers, layout.threads)
     assert (plan.machine.devices, plan.step_seconds) == (tuple(names), CARD)
     assert (plan.reason, plan.warning) == ("", None)
@@ -229,11 +275,11 @@ def test_one_worker_on_each_card_unless_told_otherwise(
 def test_cards_keep_their_layout_too() -> None:
     stored = StoredLayout(WorkerLayout(2, 4), {10: 0.002})
     seen = cards("cuda:0", "cuda:1", measured=False)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=16, left=99)
+    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(16), left=99)
     assert plan.words == "4 workers with 4 threads (as before) on a card"
-    assert plan_workers(DeviceOptions(), seen, stored, cores=16, left=3).workers == 3
+    assert plan_workers(DeviceOptions(), seen, stored, cores=Limit(16), left=3).workers == 3
     one_each = plan_workers(
-        DeviceOptions(workers_per_device=1), cards("cuda:0"), stored, cores=16, left=99
+        DeviceOptions(workers_per_device=1), cards("cuda:0"), stored, cores=Limit(16), left=99
     )
     assert one_each.warning == (
         "1 worker with 16 threads on a card instead of 2 workers with 4 threads, as the study "

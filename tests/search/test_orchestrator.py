@@ -29,6 +29,7 @@ from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import Limit
 from tests.store.workers import claimed
 
 STUDY = StudyDefinition.from_dict(
@@ -98,7 +99,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
     monkeypatch.setattr(orchestrator, "inspect_machine", made.inspect)
     monkeypatch.setattr(orchestrator, "Supervisor", made.supervisor)
-    monkeypatch.setattr(orchestrator, "cores", lambda: 2)
+    monkeypatch.setattr(orchestrator, "granted_cores", lambda: Limit(2))
     return made
 
 

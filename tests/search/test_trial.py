@@ -12,10 +12,16 @@ import torch
 
 from fastrcaps_search.data.shipped import MNIST_MINI
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import CheckpointError, InterruptedRunError, LeaseLostError
+from fastrcaps_search.errors import (
+    CheckpointError,
+    InterruptedRunError,
+    LeaseLostError,
+    UsageError,
+)
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import best_weights
+from fastrcaps_search.search.exporting import kept_runs
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
@@ -247,6 +253,28 @@ def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(
     read_test_set(site.place(), lease)
     (run,) = site.record().runs
     assert run.test_accuracy is not None
+
+
+def test_a_disk_that_refuses_to_the_end_costs_the_network_not_the_trial(
+    make: Callable[[], Site],
+) -> None:
+    site, whole = make(), make()
+    whole.train(whole.claim())
+    site.folder().parent.mkdir(parents=True)
+    site.folder().write_text("in the way")
+    site.train(site.claim())
+    assert site.figures() == whole.figures()
+    record = site.record()
+    (run,), (other,) = record.runs, whole.record().runs
+    assert (run.accuracy, run.removed, other.removed) == (other.accuracy, True, False)
+    # It waits for no reading of the test set, and export says what to do.
+    assert record.untested == ()
+    with pytest.raises(UsageError, match=r"whose network is kept \(none\), got 0; .* a full disk"):
+        kept_runs(record, None)
+    unsaved = [facts for event, facts in site.told if event == "unsaved"]
+    assert [facts["epoch"] for facts in unsaved] == [*range(1, EPOCHS + 1), run.best_epoch]
+    reason = "got: File exists; the trial ends with its values, but without this network"
+    assert unsaved[-1]["reason"].endswith(reason)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told(make: Callable[[], Site]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from fastrcaps_search.training import device, probe
 from fastrcaps_search.training.probe import StepOf, benchmark
+from fastrcaps_search.training.resources import Limit
 
 SIZES = [1, 16]
 Make = Callable[[], StepOf]
@@ -56,7 +58,8 @@ def make(clock: Clock) -> Make:
 
 
 def test_seconds_of_a_layout_are_those_at_which_its_workers_do_as_many_steps(make: Make) -> None:
-    one, two = benchmark([(1, 2), (2, 1)], SIZES, make=make)
+    (one, two), left_out = benchmark([(1, 2), (2, 1)], SIZES, make=make)
+    assert left_out == ""
     assert one[:2] == (1, 2)
     assert one[2] == pytest.approx({1: 0.01, 16: 0.16})
     # The second and the third process: 0.11 and 0.21 s, 0.26 and 0.36 s. In a second both together
@@ -70,7 +73,7 @@ def test_the_median_passes_over_a_step_that_was_disturbed(clock: Clock) -> None:
         seconds = iter([0.1, 0.25, 0.1, 0.1])
         return lambda: setattr(clock, "now", clock.now + next(seconds))
 
-    (found,) = benchmark([(1, 1)], [1], make=lambda: of)
+    ((found,), _) = benchmark([(1, 1)], [1], make=lambda: of)
     assert found[2] == pytest.approx({1: 0.1})
 
 
@@ -86,7 +89,7 @@ def test_workers_train_at_the_same_time_with_the_threads_of_their_layout(
         # The one step of each ends only when the other one is in its step too.
         return lambda size: lambda: meeting.wait(60)
 
-    found = benchmark([(2, 3)], [1, 2], make=make)
+    found, _ = benchmark([(2, 3)], [1, 2], make=make)
     assert [one[:2] for one in found] == [(2, 3)]
 
 
@@ -107,7 +110,19 @@ def test_a_layout_that_cannot_live_is_left_out(end: Callable[[], object], clock:
         return lambda size: step
 
     layouts = [(1, 4), (2, 2), (4, 1)]
-    assert benchmark(layouts, [1], make=make) == [(1, 4, {1: 1.0})]
+    found, left_out = benchmark(layouts, [1], make=make)
+    assert (found, left_out) == ([(1, 4, {1: 1.0})], "2 workers could not train together")
+
+
+def test_a_layout_that_would_not_fit_into_the_memory_is_not_tried(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "memory", lambda: Limit(1, "the memory limit of /a/group"))
+    (one,), left_out = benchmark([(1, 2), (2, 1)], SIZES, make=make)
+    assert one[:2] == (1, 2)
+    assert re.fullmatch(
+        r"2 workers would take \d+\.\d GB, the memory limit of /a/group allows 0\.0", left_out
+    )
 
 
 def test_why_the_first_layout_could_not_train_is_told_in_the_last_line(
@@ -116,10 +131,10 @@ def test_why_the_first_layout_could_not_train_is_told_in_the_last_line(
     def broken() -> StepOf:
         raise ValueError("no such network")
 
-    assert benchmark([(1, 1)], [1], make=broken) == []
+    assert benchmark([(1, 1)], [1], make=broken)[0] == []
     assert capfd.readouterr().err.splitlines()[-1] == "ValueError: no such network"
-    assert benchmark([(1, 1)], [1], make=lambda: os._exit(9)) == []
-    assert capfd.readouterr().err == "a process that measured a training step died\n"
+    assert benchmark([(1, 1)], [1], make=lambda: os._exit(9))[0] == []
+    assert capfd.readouterr().err == "exit code 9\n"
 
 
 def test_no_process_is_left_behind(make: Make) -> None:
