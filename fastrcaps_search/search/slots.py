@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
+from fastrcaps_search.typed import path_of
 
 RUNTIME_VARIABLE = "FASTRCAPS_RUNTIME_DIR"
 WAIT_SECONDS = 0.5
@@ -162,7 +163,7 @@ class Slots(AbstractContextManager["Slots"]):
 def runtime_folder() -> Path:
     """``FASTRCAPS_RUNTIME_DIR``, or a folder of this user's in ``/tmp``."""
     named = os.environ.get(RUNTIME_VARIABLE)
-    return Path(named or f"/tmp/fastrcaps-search-{os.geteuid()}")
+    return path_of(named or f"/tmp/fastrcaps-search-{os.geteuid()}", RUNTIME_VARIABLE)
 
 
 def _prepare(folder: Path) -> None:

@@ -237,9 +237,10 @@ class RunLease:
         Of every study in this database. A worker that waits holds no run and does not count, nor
         does one that died and whose run nobody has taken over yet.
         """
-        here = (ProcessIdentity.current().host, self._claimant.device)
+        me = ProcessIdentity.current()
+        here = (me.host, me.boot_id, self._claimant.device)
         live = live_leases(read_leases(connection))
-        return max(sum((lease.host, lease.device) == here for lease in live), 1)
+        return max(sum((one.host, one.boot_id, one.device) == here for one in live), 1)
 
     def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
         """Do work in a transaction that first makes sure that the token is current.
