@@ -125,7 +125,7 @@ def _closed(path: Path) -> str:
     """The file of a database that cannot be written, and whose it is; empty where all can."""
     for ending in ("-shm", "-wal", "-journal", ""):
         file = path.with_name(f"{path.name}{ending}")
-        if file.exists() and not os.access(file, os.W_OK):
+        if os.access(path.parent, os.W_OK) and file.exists() and not os.access(file, os.W_OK):
             return f"{file}, which belongs to {owner_of(file)}, must be writable"
     return ""
 
