@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -41,14 +42,24 @@ def path_of(given: str | Path, what: str = "the path") -> Path:
     Raises:
         UsageError: It names no file or folder of this machine.
     """
-    text = unwrapped(given, what) if isinstance(given, str) else str(given)
-    try:
-        path = Path(text).expanduser()
-    except RuntimeError:
+    if not isinstance(given, str):
+        return Path(expanded(str(given), what))
+    text = unwrapped(given, what)
+    require_plain(text, what)
+    return Path(expanded(text, what))
+
+
+def expanded(text: str, what: str) -> str:
+    """The text of a path with the home folder for ``~``.
+
+    Raises:
+        UsageError: There is no such home folder.
+    """
+    # A path would forget the ./ before a name that begins so.
+    path = os.path.expanduser(text)  # noqa: PTH111
+    if path.startswith("~"):
         advice = f"write the folder out, or ./{text} for a name that begins so"
-        raise _refused(what, f"~ without a home folder in {text!r}", advice) from None
-    if isinstance(given, str):
-        require_plain(text, what)
+        raise _refused(what, f"~ without a home folder in {text!r}", advice)
     return path
 
 

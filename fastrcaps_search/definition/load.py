@@ -64,10 +64,10 @@ def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
     Raises:
         UsageError: Neither a shipped study nor a file.
     """
-    given = path_of(name_or_path, "study")
-    if str(given) in shipped_names():
-        return SHIPPED / f"{given}.toml"
-    path = (beside or Path()) / given
+    name = unwrapped(name_or_path, "study")
+    if name in shipped_names():
+        return SHIPPED / f"{name}.toml"
+    path = (beside or Path()) / path_of(name, "study")
     try:
         if path.is_file():
             return path

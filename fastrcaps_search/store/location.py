@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.typed import path_of, require_plain, unwrapped
+from fastrcaps_search.typed import expanded, path_of, require_plain, unwrapped
 
 DEFAULT_STORAGE = "fastrcaps.db"
 DEFAULT_FILES = "fastrcaps-files"
@@ -121,7 +121,7 @@ def _sqlite(path: str, files: Path | None) -> Location:
             "sqlite:///folder/fastrcaps.db"
         )
     # One file has one lock, one log and one folder of files, by whatever links it is reached.
-    whole = Path(os.path.realpath(path_of(Path(path), "storage")))
+    whole = Path(os.path.realpath(expanded(path, "storage")))
     return Location(
         url=f"sqlite:///{whole}",
         shown=str(whole),
