@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -64,13 +63,13 @@ def test_cloned_machines_train_one_study_without_taking_each_others_trials(
 
 
 def test_a_database_that_was_renamed_says_where_its_files_are(
-    quick: Command, read_until: ReadUntil, tmp_path: Path
+    quick: Command, read_until: ReadUntil
 ) -> None:
     file, text = quick.folder / "quick.toml", (quick.folder / "quick.toml").read_text()
-    file.write_text(text.replace("epochs = 2", "epochs = 9"))
+    file.write_text(text.replace("epochs = 2", "epochs = 30"))
     line = ("run", "--study", "quick.toml", "--trials", "1", "--workers", "1", "--verbose")
     process = quick.start(*line, "--storage", "a.db")
-    read_until(process, "trial 0 epoch 2:")
+    read_until(process, "trial 0 epoch 1:")
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate()
     (quick.folder / "a.db").rename(quick.folder / "b.db")
@@ -80,16 +79,3 @@ def test_a_database_that_was_renamed_says_where_its_files_are(
         refused.stderr
     )
     assert not (quick.folder / "b-files").exists()
-    process = quick.start(*line, "--storage", "b.db", "--files", "a-files")
-    read_until(process, "trial 0 continues at epoch 3")
-    os.killpg(process.pid, signal.SIGTERM)
-    process.communicate()
-    shutil.rmtree(old)
-    process = quick.start(*line, "--storage", "b.db")
-    read_until(process, "trial 0 epoch 1:")
-    os.killpg(process.pid, signal.SIGTERM)
-    said = process.communicate()[1].splitlines()
-    assert said[0] == (
-        f"warning: the checkpoints of trials 0 are gone, they were in {old}; these begin again "
-        "from epoch 1"
-    )
