@@ -33,7 +33,7 @@ def test_cloned_machines_train_one_study_without_taking_each_others_trials(
     quick: Command, postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:
     started = []
-    for name, command in (("a", ("run", "--trials", "4")), ("b", ("worker",))):
+    for name, command in (("a", ("run", "--trials", "3")), ("b", ("worker",))):
         place = tmp_path / name
         place.mkdir()
         line = [*on_a_clone(place, boot=name), *quick.line(*command, "--study", "quick.toml")]
@@ -57,9 +57,9 @@ def test_cloned_machines_train_one_study_without_taking_each_others_trials(
         "select number, count(distinct token), sum(token) from fastrcaps_claims "
         "where purpose = 'train' group by number order by number",
     )
-    assert rows == [(number, 1, 1) for number in range(4)]
+    assert rows == [(number, 1, 1) for number in range(3)]
     ended = "select count(accuracy), sum(deaths) from fastrcaps_runs"
-    assert postgres_server.run_sql(postgres_url, ended) == [(4, 0)]
+    assert postgres_server.run_sql(postgres_url, ended) == [(3, 0)]
 
 
 def test_a_database_that_was_renamed_says_where_its_files_are(
