@@ -123,7 +123,7 @@ def _best_kept(
     were = f"they were in {Path(run.log_path).parents[2]}" if run.log_path else "they are"
     raise CheckpointError(
         f"the weights of trial {trial.number}, run {run.run} must be here, but {first}; {were} on "
-        "the machine that trained them: name that folder with --files (FASTRCAPS_FILES)"
+        "the machine that trained them, or in the folder that --files names"
     ) from first
 
 
