@@ -121,3 +121,13 @@ def reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "a symbolic link"
     return error.strerror or type(error).__name__
+
+
+def owner_of(path: Path) -> str:
+    """Name of the user whose file it is, or the number of one without a name."""
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)
+    except OSError:
+        return "nobody"

@@ -17,6 +17,7 @@ from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunO
 from fastrcaps_search.store.location import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
+from fastrcaps_search.typed import path_of
 
 if TYPE_CHECKING:
     from fastrcaps_search.training.rate_curve import RateTest
@@ -69,7 +70,7 @@ def run_study(
         definition=asked_study(study, location) if isinstance(study, str) else study,
         trials=trials,
         location=location,
-        data_folder=None if data_dir is None else Path(data_dir).absolute(),
+        data_folder=None if data_dir is None else path_of(data_dir, "data_dir").absolute(),
         devices=DeviceOptions(devices, workers, workers_per_device, threads),
         seed=seed,
         front_runs=runs_on_front,
@@ -124,7 +125,7 @@ def find_rates(
 
     if isinstance(study, str):
         study = asked_study(study, chosen_location(storage))
-    folder = None if data_dir is None else Path(data_dir)
+    folder = None if data_dir is None else path_of(data_dir, "data_dir")
     return found(study, folder=folder, device=device, seed=seed, steps=steps)
 
 
@@ -166,7 +167,8 @@ def export_network(
         from fastrcaps_search.search.exporting import export_trial
 
     criteria = Criteria.given(bounds, None if prefer is None else Preference.read(prefer))
-    location, folder = chosen_location(storage, None if files is None else str(files)), Path(out)
+    location = chosen_location(storage, None if files is None else str(files))
+    folder = path_of(out, "out")
     with opened_study(location, study) as (store, record):
         export_trial(
             store, record, folder, trial=trial, criteria=criteria, run=run, onnx=onnx, opset=opset

@@ -18,6 +18,7 @@ from fastrcaps_search.errors import UsageError, importing
 from fastrcaps_search.report.formats import Format
 from fastrcaps_search.store.location import Location, chosen_location
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
+from fastrcaps_search.typed import path_of
 
 NUMBER = whole(0, MOST_TRIALS)
 """Reads the number of a trial, or of a run within it."""
@@ -62,7 +63,7 @@ def data_folder(arguments: argparse.Namespace) -> Path | None:
     given = arguments.data_dir or os.environ.get(DATA_VARIABLE)
     if not given:
         return None
-    path = Path(given)
+    path = path_of(given, "--data-dir")
     if not path.is_dir():
         came = f"the file {path}" if path.exists() else f"{path}, which is not there"
         raise UsageError(
@@ -175,7 +176,7 @@ COMMANDS = (
             "the same with a higher opset of ONNX than 18, which onnxruntime reads from 1.14 on",
             NUMBER,
         ),
-        flag("--out DIR", "folder to write: a new or an empty one", required=True),
+        flag("--out DIR", "folder to write: a new or an empty one", path_of, required=True),
     ),
     Command(
         "evaluate",
@@ -204,7 +205,7 @@ COMMANDS = (
         "--study mnist-mini --out mini.html",
         flags.STUDY,
         flags.STORAGE,
-        flag("--out FILE", "file to write (default: reports/STUDY.FORMAT here)"),
+        flag("--out FILE", "file to write (default: reports/STUDY.FORMAT here)", path_of),
         flag(
             "--format F[,F...]",
             f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "

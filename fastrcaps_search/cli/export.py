@@ -14,7 +14,7 @@ from fastrcaps_search.store.store import opened_study
 
 def export(arguments: argparse.Namespace) -> None:
     """Write the folder and say what is in it, why that trial, and what can be done with it."""
-    folder = Path(arguments.out)
+    folder = arguments.out
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
         exported = export_trial(
             store,

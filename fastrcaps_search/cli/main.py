@@ -17,6 +17,7 @@ from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
+from fastrcaps_search.typed import unwrapped
 
 PROGRAM = "fastrcaps-search"
 IN_URL = re.compile(r"://[^\s@/]*:\S*@")
@@ -112,5 +113,6 @@ def _without_passwords(text: str, given: Sequence[str]) -> str:
     """The text without the passwords of the URLs that were given."""
     for word in (*given, os.environ.get(STORAGE_VARIABLE, "")):
         with suppress(UsageError):
-            text = locate(word.removeprefix("--storage=")).redacted(text)
+            plain = unwrapped(word.removeprefix("--storage="), "storage")
+            text = locate(plain).redacted(text)
     return IN_URL.sub("://***@", text)

@@ -28,7 +28,7 @@ from fastrcaps_search.store.location import (
     DEFAULT_STORAGE,
     STORAGE_VARIABLE,
     Location,
-    chosen_location,
+    locate,
 )
 from fastrcaps_search.store.store import Store
 
@@ -131,7 +131,13 @@ def main() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
     handle_stops(lambda number, frame: sys.exit())
-    watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
+    watch(
+        locate(os.environ[STORAGE_VARIABLE]),
+        name,
+        [(page_path(name), Format.HTML)],
+        wait=ended,
+        rest=REST,
+    )
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
@@ -139,7 +145,7 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     out, forms = arguments.out, arguments.format
     if out is None:
         return [(page_path(name, form), form) for form in forms or (Format.HTML,)]
-    suffix = Path(out).suffix[1:].lower()
+    suffix = out.suffix[1:].lower()
     implied = (Format(suffix),) if suffix in set(Format) else ()
     forms = forms or implied
     if not forms:
@@ -157,7 +163,7 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
             f"--out must be left out with several formats, got {out}; they are written to "
             f"{FOLDER}/{name}.*"
         )
-    return [(Path(out), forms[0])]
+    return [(out, forms[0])]
 
 
 def write(stored: ReportView, files: Sequence[tuple[Path, Format]]) -> None:

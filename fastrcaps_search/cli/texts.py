@@ -12,6 +12,7 @@ from fastrcaps_search.definition.objective import OBJECTIVES, Objective
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.report.formats import Format
+from fastrcaps_search.typed import path_of
 
 Item = TypeVar("Item")
 Number = TypeVar("Number", int, float)
@@ -70,9 +71,10 @@ def word(kind: Iterable[Item]) -> Callable[[str], Item]:
 
 def html_file(text: str) -> Path:
     """A file that is to be a page."""
-    if Path(text).suffix.lower() != ".html":
+    path = path_of(text, "--out")
+    if path.suffix.lower() != ".html":
         raise UsageError(f"--out must end in .html, got {text!r}; the page is HTML")
-    return Path(text)
+    return path
 
 
 def formats(text: str) -> tuple[Format, ...]:

@@ -13,6 +13,7 @@ from fastrcaps_search.definition.networks import CAPSNET, NETWORKS
 from fastrcaps_search.definition.space import NETWORK_KEYS, replaced_keys
 from fastrcaps_search.definition.study import StudyDefinition, checked_values
 from fastrcaps_search.errors import DefinitionError, UsageError
+from fastrcaps_search.typed import path_of, unwrapped
 
 _INSTALLED = Path(__file__).resolve().parent.parent / "studies"
 # In a checkout, which an editable install reads, they are beside the package.
@@ -50,9 +51,9 @@ def _naming(path: Path) -> Iterator[None]:
 
 def stored_name(study: str) -> str:
     """Name under which a study is stored, given by shipped name, study file, or that name."""
-    if study not in shipped_names() and (study.endswith(".toml") or Path(study).is_file()):
-        return load_study(study).name
-    return study
+    study = unwrapped(study, "study")
+    is_file = study.endswith(".toml") or path_of(study, "study").is_file()
+    return load_study(study).name if is_file and study not in shipped_names() else study
 
 
 def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
@@ -65,9 +66,10 @@ def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
     Raises:
         UsageError: Neither a shipped study nor a file.
     """
-    if name_or_path in shipped_names():
-        return SHIPPED / f"{name_or_path}.toml"
-    path = (beside or Path()) / name_or_path
+    name = unwrapped(name_or_path, "study")
+    if name in shipped_names():
+        return SHIPPED / f"{name}.toml"
+    path = (beside or Path()) / path_of(name, "study")
     try:
         if path.is_file():
             return path

@@ -31,6 +31,7 @@ from fastrcaps_search.export.model_card import (
 )
 from fastrcaps_search.training.run import trained_network
 from fastrcaps_search.training.tensor_file import read_tensors, regular_bytes
+from fastrcaps_search.typed import path_of
 
 EXPORTED = "a file of an exported network"
 BATCH = 100
@@ -122,7 +123,7 @@ def load_network(path: str | Path) -> LoadedNetwork:
     Raises:
         ExportedNetworkError: It holds no exported network, or one that is not as it was written.
     """
-    folder = Path(path)
+    folder = path_of(path)
     try:
         weights, files = read_tensors(folder / WEIGHTS_FILE, what=EXPORTED, links=True)
         card = ModelCard.from_json(_card(folder, files))

@@ -120,11 +120,12 @@ def _best_kept(
         try:
             return run, best_weights(store.location, study, trial, run)
         except CheckpointError as error:
-            errors.append((run.run, error))
-    number, first = errors[0]
+            errors.append((run, error))
+    run, first = errors[0]
+    were = f"they were in {Path(run.log_path).parents[2]}" if run.log_path else "they are"
     raise CheckpointError(
-        f"the weights of trial {trial.number}, run {number} must be here, but {first}; they are "
-        "on the machine that trained them, or in the folder that --files names"
+        f"the weights of trial {trial.number}, run {run.run} must be here, but {first}; {were} on "
+        "the machine that trained them, or in the folder that --files names"
     ) from first
 
 

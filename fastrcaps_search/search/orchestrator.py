@@ -22,6 +22,7 @@ from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
 from fastrcaps_search.search.layouts import WorkerPlan, choose_layout, plan_workers
 from fastrcaps_search.search.machine import inspect_machine
+from fastrcaps_search.search.missing import missing_files
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.slots import Slots
@@ -165,6 +166,8 @@ class Orchestrator:
             observer.nothing_left(before)
             return before
         self.study.definition.data_set.look(self.options.data_folder)
+        for warning in missing_files(self._store, self.study):
+            observer.warned(warning)
         plan = self.plan(observer, before)
         if plan.warning:
             observer.warned(plan.warning)

@@ -194,7 +194,8 @@ class RunTraining:
             LOG.warning(f"starts again: {error}")
             folder.remove()
             return self._open(setting, folder)
-        self._lease.begin(setting, fresh=not run.epochs)
+        log = files.run_log(self._lease.store.location, self._place.study, self._lease.claim.key)
+        self._lease.begin(setting, fresh=not run.epochs, log_path=str(log))
         self._agree(run, setting, folder)
         return run
 

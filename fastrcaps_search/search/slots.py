@@ -21,8 +21,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from fastrcaps_search.disk import owner_of
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
+from fastrcaps_search.typed import path_of
 
 RUNTIME_VARIABLE = "FASTRCAPS_RUNTIME_DIR"
 WAIT_SECONDS = 0.5
@@ -92,9 +94,11 @@ class Slots(AbstractContextManager["Slots"]):
                 _prepare(self._folder)
                 self._grow(count)
         except OSError as error:
+            place = Path(error.filename or self._folder)
             raise DiskError(
-                f"{self._folder} must be a folder whose files can be written and locked, got: "
-                f"{error.strerror}; fix it, or name another with {RUNTIME_VARIABLE}"
+                f"{place}, which belongs to {owner_of(place)}, must be a file that can be written "
+                f"and locked, got: {error.strerror}; fix it, or name another folder with "
+                f"{RUNTIME_VARIABLE}"
             ) from error
         finally:
             if len(self._locks) < count:
@@ -162,7 +166,7 @@ class Slots(AbstractContextManager["Slots"]):
 def runtime_folder() -> Path:
     """``FASTRCAPS_RUNTIME_DIR``, or a folder of this user's in ``/tmp``."""
     named = os.environ.get(RUNTIME_VARIABLE)
-    return Path(named or f"/tmp/fastrcaps-search-{os.geteuid()}")
+    return path_of(named or f"/tmp/fastrcaps-search-{os.geteuid()}", RUNTIME_VARIABLE)
 
 
 def _prepare(folder: Path) -> None:

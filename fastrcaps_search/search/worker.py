@@ -64,6 +64,7 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     # By the process that started this one.
     note_written(spec.location)
     patience = RetryPolicy(spec.store_patience, stop, tell_outage)
+    patience.used.set()
     with (
         closing(Store.writing(spec.location, patience=patience)) as store,
         closing(Worker(store, spec, tell=tell, stop=stop)) as worker,

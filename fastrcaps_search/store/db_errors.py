@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy.exc import (
     DBAPIError,
@@ -15,12 +20,14 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from fastrcaps_search.disk import owner_of
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
     ReadOnlyStoreError,
     StoreError,
     StoreUnavailableError,
+    UnfitDiskError,
     WrongStoreError,
 )
 from fastrcaps_search.store.engine import BUSY_SECONDS, READ_ONLY, removed
@@ -37,6 +44,9 @@ FULL = ("too many connections", "too many clients", "slots are reserved", "no mo
 """What they say while others hold all the connections; the driver gives no state then."""
 REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
 LOCK_TIMEOUT = "55P03"
+BY_DISK = ("disk I/O error", "locking protocol", "locked")
+"""What SQLite says where its disk may refuse."""
+PROBE_BYTES = 65_536
 PASSING = ("08", "25P", "40", "53", "55", "57")
 """Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
 _written: set[str] = set()
@@ -67,38 +77,70 @@ def translated(error: Exception, location: Location) -> FastrcapsError:
     original = error.orig if isinstance(error, DBAPIError) and error.orig else error
     cause = location.redacted((str(original).splitlines() or [type(original).__name__])[0])
     if location.path is not None:
-        return _of_sqlite(error, cause, location)
+        return _of_sqlite(error, cause, location.path)
     return _of_postgresql(error, original, cause, location)
 
 
-def _of_sqlite(error: Exception, cause: str, location: Location) -> FastrcapsError:
-    path = location.path
-    if "disk is full" in cause:
+def _of_sqlite(error: Exception, cause: str, path: Path) -> FastrcapsError:
+    refused = _refusal(path) if any(sign in cause for sign in BY_DISK) else OSError()
+    said = f"{cause} ({refused.strerror})" if refused.errno else cause
+    if refused.errno == errno.EFBIG:
+        return StoreError(
+            f"{path} must be allowed to grow, got: {said}; raise the limit on the size of files "
+            "(`ulimit -f`) and run the same line again, nothing is lost"
+        )
+    if "disk is full" in cause or refused.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError(
-            f"{path}: the disk must have room for the database, got: {cause}; "
+            f"{path}: the disk must have room for the database, got: {said}; "
             "free some space and run the same line again, nothing is lost"
         )
-    if "unable to open" in cause and path is not None and not path.exists():
+    if "unable to open" in cause and not path.exists():
         return removed(path)
-    if "readonly" in cause or "read-only" in cause or "unable to open" in cause:
+    if any(sign in cause for sign in ("readonly", "read-only", "unable to open")):
         return ReadOnlyStoreError(
-            f"{path} must be writable, and so must its folder, got: {cause}; "
-            "fix that, or name another database with --storage"
+            f"{_closed(path) or f'{path} must be writable, and so must its folder'}, got: "
+            f"{cause}; fix that, or name another database with --storage"
         )
     if "not a database" in cause or "malformed" in cause:
         return WrongStoreError(
             f"{path} must be an SQLite database, got: {cause}; name another with --storage"
         )
-    if "locked" in cause:
+    if _came_between(error) or ("locked" in cause and not refused.errno):
         return StoreUnavailableError(
             f"{path} must be free for writing within {BUSY_SECONDS:g} s, got: {cause}; "
             "stop the program that holds it"
         )
-    if "disk I/O error" in cause or _came_between(error):
-        return StoreUnavailableError(
-            f"{path} must be readable and writable, got: {cause}; look after its disk"
+    if any(sign in cause for sign in BY_DISK):
+        return UnfitDiskError(
+            f"{path} must be on a disk that can hold and lock an SQLite database, got: {said}; "
+            "NFS, 9p and the like cannot: name a file on a local disk or a PostgreSQL database "
+            "with --storage, or look after the disk"
         )
     return StoreError(f"{path} must take every request, got: {cause}; {REPORT}")
+
+
+def _refusal(path: Path) -> OSError:
+    """What the system says to a lock, and a write as far from the start: SQLite does not tell."""
+    beside = [path, path.with_name(f"{path.name}-wal")]
+    try:
+        end = max(file.stat().st_size for file in beside if file.exists())
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            # Of the database itself, the lock would end that of SQLite.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(file.fileno(), bytes(PROBE_BYTES), end)
+    except OSError as error:
+        # Beside the database nothing need be made.
+        return OSError() if isinstance(error, PermissionError) else error
+    return OSError()
+
+
+def _closed(path: Path) -> str:
+    """The file of a database that cannot be written, and whose it is; empty where all can."""
+    for ending in ("-shm", "-wal", "-journal", ""):
+        file = path.with_name(f"{path.name}{ending}")
+        if os.access(path.parent, os.W_OK) and file.exists() and not os.access(file, os.W_OK):
+            return f"{file}, which belongs to {owner_of(file)}, must be writable"
+    return ""
 
 
 def _of_postgresql(

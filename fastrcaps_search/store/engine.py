@@ -219,6 +219,11 @@ def _require_same(path: Path, opened: dict[str, tuple[int, int]]) -> None:
         raise removed(path) from None
     except OSError:
         return
+    if not opened and found.st_nlink > 1:
+        raise StoreError(
+            f"{path} must have one name, got {found.st_nlink} (hard links): each name has a log "
+            "of its own, and rows would be lost; copy the file instead, and remove the link"
+        )
     identity = (found.st_dev, found.st_ino)
     if opened.setdefault("file", identity) != identity:
         raise removed(path)

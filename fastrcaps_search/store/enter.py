@@ -80,7 +80,7 @@ def _make_file(location: Location) -> None:
         if not location.path.exists():
             location.path.touch()
     except OSError as error:
-        kind = DiskError if error.errno == errno.ENOSPC else StoreError
+        kind = DiskError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
         raise kind(
             f"{folder} must be a folder that can be written, got: {error.strerror}; "
             "fix it, or name another database with --storage"

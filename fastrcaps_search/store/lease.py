@@ -90,12 +90,13 @@ class RunLease:
         """Do nothing while no other worker is known to have taken the run over."""
         self._require(not self._lost.is_set())
 
-    def begin(self, setting: RunSetting, *, fresh: bool) -> None:
+    def begin(self, setting: RunSetting, *, fresh: bool, log_path: str = "") -> None:
         """Store where the run trains; mark it where it goes on under another setting.
 
         Args:
             setting: Where it trains from now on.
             fresh: Whether it trains from its first epoch, so that no earlier setting counts.
+            log_path: Its log, which says later where its files were.
         """
         table = schema.runs
         facts = asdict(setting)
@@ -103,7 +104,7 @@ class RunLease:
         def begin(connection: Connection) -> int:
             row = connection.execute(select(table).where(self._row(table))).one()
             # It is about to have a network again, if that was removed.
-            changed: dict[str, Any] = {"removed": 0}
+            changed: dict[str, Any] = {"removed": 0, "log_path": schema.storable(log_path)}
             if fresh or row.device is None:
                 changed |= {**facts, "bit_equal": 1}
             elif any(getattr(row, name) != value for name, value in facts.items()):
@@ -242,9 +243,10 @@ class RunLease:
         Of every study in this database. A worker that waits holds no run and does not count, nor
         does one that died and whose run nobody has taken over yet.
         """
-        here = (ProcessIdentity.current().host, self._claimant.device)
+        me = ProcessIdentity.current()
+        here = (me.host, me.boot_id, self._claimant.device)
         live = live_leases(read_leases(connection))
-        return max(sum((lease.host, lease.device) == here for lease in live), 1)
+        return max(sum((one.host, one.boot_id, one.device) == here for one in live), 1)
 
     def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
         """Do work in a transaction that first makes sure that the token is current.

@@ -6,9 +6,10 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.typed import expanded, path_of, require_plain, unwrapped
 
 DEFAULT_STORAGE = "fastrcaps.db"
 DEFAULT_FILES = "fastrcaps-files"
@@ -23,6 +24,10 @@ PATIENCE_SECONDS = 600.0
 PATIENCE_LIMITS = (0.0, 31_536_000.0)
 POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 DATABASE_NAME = re.compile(r"/[^/@?#]+")
+WORDS = re.compile(r"(host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
+"""How ``host=... dbname=...`` begins, which psql takes in place of a URL."""
+ONLY_LIBPQ = re.compile(r",|%2f", re.IGNORECASE)
+"""In a URL's host: several of them, or a socket's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,19 @@ def chosen_location(storage: str | None, files: str | None = None) -> Location:
     """The database that was named, or else the one that the environment or the default names.
 
     Args:
-        storage: Path or URL.
-        files: Folder of the checkpoints and logs.
+        storage: Path or URL, as it was typed.
+        files: Folder of the checkpoints and logs, as it was typed.
+
+    Raises:
+        UsageError: As for :func:`locate`, or a character that nobody means.
     """
-    return locate(
-        storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE,
-        files=files or os.environ.get(FILES_VARIABLE),
-    )
+    typed = storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE
+    plain = unwrapped(typed, "storage")
+    folder = files or os.environ.get(FILES_VARIABLE)
+    found = locate(plain, files=str(path_of(folder, "the folder of files")) if folder else None)
+    if found.path is not None:
+        require_plain(_split(plain)[2] or plain, "storage")
+    return found
 
 
 def locate(storage: str, *, files: str | None = None) -> Location:
@@ -84,14 +95,17 @@ def locate(storage: str, *, files: str | None = None) -> Location:
     Raises:
         UsageError: Another kind of database. A password in the URL is not repeated.
     """
-    scheme, separator, rest = _split(storage)
     folder = None if files is None else Path(files).absolute()
+    if WORDS.match(storage):
+        return _postgresql(_written_out(storage), folder)
+    scheme, separator, rest = _split(storage)
     if not separator:
         return _sqlite(storage, folder)
-    if scheme in SQLITE_SCHEMES:
-        return _sqlite(rest.removeprefix("/"), folder)
-    if scheme in POSTGRESQL_SCHEMES and storage.startswith(f"{scheme}://"):
-        return _postgresql(rest, folder)
+    if storage.startswith(f"{scheme}://"):
+        if scheme in SQLITE_SCHEMES:
+            return _sqlite(rest.removeprefix("/"), folder)
+        if scheme in POSTGRESQL_SCHEMES:
+            return _postgresql(rest, folder)
     # The rest of the URL may hold a password and is not repeated.
     raise UsageError(
         "storage must be a path, sqlite:///path or postgresql://user@host/database, "
@@ -100,12 +114,14 @@ def locate(storage: str, *, files: str | None = None) -> Location:
 
 
 def _sqlite(path: str, files: Path | None) -> Location:
-    if not path or path == ":memory:" or path.startswith("file:") or "?" in path or "\0" in path:
+    odd = path == ":memory:" or path.startswith("file:") or "\0" in path
+    if odd or not path or "?" in Path(path).name:
         raise UsageError(
             "storage must name a database file, for example fastrcaps.db or "
             "sqlite:///folder/fastrcaps.db"
         )
-    whole = Path(path).absolute()
+    # One file has one lock, one log and one folder of files, by whatever links it is reached.
+    whole = Path(os.path.realpath(expanded(path, "storage")))
     return Location(
         url=f"sqlite:///{whole}",
         shown=str(whole),
@@ -115,8 +131,9 @@ def _sqlite(path: str, files: Path | None) -> Location:
 
 
 def _postgresql(rest: str, files: Path | None) -> Location:
+    url = f"postgresql+psycopg://{rest}"
     try:
-        parts = urlsplit(f"postgresql+psycopg://{rest}")
+        parts = urlsplit(url)
         host = parts.hostname or ""
         place = f"{f'[{host}]' if ':' in host else host}{f':{parts.port}' if parts.port else ''}"
         # SQLAlchemy ends a password at the first @, urlsplit at the last.
@@ -124,6 +141,8 @@ def _postgresql(rest: str, files: Path | None) -> Location:
         complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment and user_ends_once
     except ValueError:
         complete = False
+    if ONLY_LIBPQ.search(rest.partition("?")[0].partition("/")[0].rpartition("@")[2]):
+        return _postgresql(_written_out(f"postgresql://{rest}"), files)
     if not complete:
         raise UsageError(
             "storage must be postgresql://user@host:port/database, got a URL without a "
@@ -132,18 +151,45 @@ def _postgresql(rest: str, files: Path | None) -> Location:
         )
     user = f"{parts.username}@" if parts.username else ""
     return Location(
-        url=parts.geturl(),
+        url=url,
         shown=f"postgresql://{user}{place}{parts.path}",
         files=files or Path(DEFAULT_FILES).absolute(),
     )
 
 
+def _written_out(text: str) -> str:
+    """What follows ``postgresql://`` in the URL that says the same as a text for libpq.
+
+    Raises:
+        UsageError: libpq cannot read it, or is not here.
+    """
+    try:
+        from psycopg.conninfo import conninfo_to_dict
+
+        words = {key: str(value) for key, value in conninfo_to_dict(text).items()}
+        if {"@", "/"} & {*words.get("dbname", "")}:
+            raise ValueError("the rest of a password, most likely")
+    except Exception as error:
+        # The error may repeat a password.
+        raise UsageError(
+            "storage must be postgresql://user@host:port/database or what psql takes in its "
+            f"place, got what the driver cannot read ({type(error).__name__}); write it as a URL"
+        ) from None
+    name = quote(words.pop("dbname", ""), safe="")
+    user, password = (quote(words.pop(key, ""), safe="") for key in ("user", "password"))
+    who = f"{user}{password and ':'}{password}@" if user or password else ""
+    if re.fullmatch(r"[A-Za-z0-9.-]+", words.get("host", "")) and "," not in words.get("port", ""):
+        who += words.pop("host")
+        who += f":{words.pop('port')}" if "port" in words else ""
+    return f"{who}/{name}?{urlencode(words, quote_via=quote)}".rstrip("?")
+
+
 def _split(storage: str) -> tuple[str, str, str]:
-    """Scheme, separator and rest of a URL; a URL that lost a slash is still one."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/+", storage)
-    if found is None or found[0].endswith("://") or found[0].startswith("sqlite"):
-        return storage.partition("://")
-    return found[1], "://", storage[found.end() :]
+    """Scheme, separator and rest of a URL; a URL that lost its slashes is still one."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(/?/?)", storage)
+    if found and (found[2] or found[1].lower() in (*SQLITE_SCHEMES, *POSTGRESQL_SCHEMES)):
+        return found[1], "://", storage[found.end() :]
+    return storage.partition("://")
 
 
 def _files_name(database: str) -> str:

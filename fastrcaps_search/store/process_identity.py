@@ -17,8 +17,9 @@ class ProcessIdentity:
 
     Attributes:
         host: Host name with the machine's own id.
-        boot_id: Changes with every boot.
-        pid_namespace: Containers of one machine share the boot but not the pids.
+        boot_id: Changes with every boot; empty where unknown.
+        pid_namespace: Containers of one machine share the boot but not the pids; empty where
+            unknown.
         pid: Process id.
         process_start: Start time of the process in the kernel's ticks; 0 where unknown.
     """
@@ -39,14 +40,12 @@ class ProcessIdentity:
     def is_known_dead(self) -> bool:
         """Whether this process surely lives no more, as far as this machine can tell.
 
-        A process of another machine, or of another container, is never known to be dead.
+        That can be told only of one that began in this boot and among these pids. Cloned machines
+        and containers of one image go by the same name and machine id, so that another boot may
+        as well be that of another machine.
         """
-        host, boot_id, pid_namespace = _here()
-        if self.host != host:
-            return False
-        if self.boot_id != boot_id:
-            return True
-        if self.pid_namespace != pid_namespace:
+        here = _here()
+        if "" in here or (self.host, self.boot_id, self.pid_namespace) != here:
             return False
         start = process_start(self.pid)
         return start is None or (
@@ -97,6 +96,8 @@ def _here() -> tuple[str, str, str]:
     host, machine = platform.node(), _read("/etc/machine-id")
     pid_namespace = ""
     with suppress(OSError):
-        pid_namespace = str(Path("/proc/self/ns/pid").readlink())
+        # A /proc that was mounted outside of this namespace speaks of other processes.
+        if str(Path("/proc/self").readlink()) == str(os.getpid()):
+            pid_namespace = str(Path("/proc/self/ns/pid").readlink())
     boot_id = _read("/proc/sys/kernel/random/boot_id")
     return f"{host}/{machine}" if machine else host, boot_id, pid_namespace

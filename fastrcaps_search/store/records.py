@@ -179,6 +179,7 @@ class RunRecord:
         token: Current fencing token: one higher with each claim.
         created_at: Seconds since 1970 of its first claim, on the database's clock.
         finished_at: The same of its end.
+        log_path: Its log, beside the folder of its checkpoints, where it was begun or went on.
     """
 
     run: int
@@ -196,6 +197,7 @@ class RunRecord:
     token: int = 1
     created_at: float = 0.0
     finished_at: float | None = None
+    log_path: str | None = None
 
     def value(self, objective: str) -> float:
         """Its value in an objective of that name, when done; NaN where none was stored."""

@@ -133,7 +133,6 @@ runs = Table(
     Column("hits", LargeBinary),
     # Why it ended without a result.
     *_columns(Failure, but=("log_path",), prefix="failure_", nullable=True),
-    Column("log_path", Text),
     # Of the claim that ended it.
     Column("ended_token", Integer),
     # Since its last stored epoch: workers that died, and devices that gave out.
@@ -190,11 +189,12 @@ def failure_columns(failure: Failure) -> dict[str, str]:
         "failure_trace": failure.trace,
         "log_path": failure.log_path,
     }
-    # None takes NUL, nor halves of characters.
-    return {
-        name: text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-        for name, text in texts.items()
-    }
+    return {name: storable(text) for name, text in texts.items()}
+
+
+def storable(text: str) -> str:
+    """The text without NUL and halves of characters, which no database takes."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 class now(FunctionElement[float]):  # noqa: N801  # an SQL function

@@ -244,7 +244,7 @@ def test_an_outage_beyond_the_patience_ends_the_run_which_goes_on_later(
     (said,) = [line for line in error.splitlines() if line.startswith("fastrcaps-search: ")]
     assert said == error.splitlines()[-1]
     assert f"{location.shown} must answer" in said
-    assert said.endswith("its last checkpoint is kept, the same line goes on from there")
+    assert said.endswith("the same line goes on from what was stored last")
     server.start()
     again = command(*line)
     assert "trial 0 continues at epoch" in again.stdout

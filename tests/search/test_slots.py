@@ -517,8 +517,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_slots_that_cannot_be_written(folder: Path, own: Slots) -> None:
     (folder / "core-1").mkdir()
     message = (
-        f"^{folder} must be a folder whose files can be written and locked, got: Is a directory; "
-        "fix it, or name another with FASTRCAPS_RUNTIME_DIR$"
+        f"^{folder}/core-1, which belongs to .+, must be a file that can be written and locked, "
+        "got: Is a directory; fix it, or name another folder with FASTRCAPS_RUNTIME_DIR$"
     )
     with pytest.raises(DiskError, match=message):
         own.try_claim(2)

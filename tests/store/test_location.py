@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.store.location import locate
+from fastrcaps_search.store.location import chosen_location, locate
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,11 @@ def test_files_stand_beside_the_database() -> None:
         ("postgresql+psycopg://ann:s3cr3t@[::1]:5433/db", "postgresql://ann@[::1]:5433/db"),
         ("postgresql://host/db?password=s3cr3t&sslmode=require", "postgresql://host/db"),
         ("postgresql://ann:s3cr3t@/db?host=/var/run/postgresql", "postgresql://ann@/db"),
+        ("postgresql:///db?host=/run/postgresql&password=s3cr3t", "postgresql:///db"),
+        ("postgresql://ann:s3cr3t@%2Frun%2Fpostgresql/db", "postgresql://ann@/db"),
+        ("postgresql://ann:s3cr3t@a:5432,b:5433/db", "postgresql://ann@/db"),
+        ("host=h port=1 user=ann password=s3cr3t dbname=db", "postgresql://ann@h:1/db"),
+        ("dbname = db password = s3cr3t host = /run/postgresql", "postgresql:///db"),
     ],
 )
 def test_a_server_is_shown_without_its_password(storage: str, shown: str) -> None:
@@ -68,6 +73,11 @@ def test_the_folder_of_the_files_can_be_named(tmp_path: Path) -> None:
         "mysql://ann:s3cr3t@host/db",
         "postgresql+psycopg2://ann:s3cr3t@host/db",
         "postgresql:/ann:s3cr3t@host/db",
+        "postgresql:ann:s3cr3t@host/db",
+        "psql postgresql://ann:s3cr3t@host/db",
+        "sqlite:s3cr3t.db",
+        "sqlite:/s3cr3t.db",
+        "file:///s3cr3t.db",
     ],
 )
 def test_another_kind_of_database_is_refused_without_its_password(storage: str) -> None:
@@ -92,6 +102,7 @@ def test_another_kind_of_database_is_refused_without_its_password(storage: str) 
         "postgresql://ann:12/s3cr3t@host/db",
         "postgresql://ann:12?s3cr3t@host/db",
         "postgresql://ann:12#s3cr3t@host/db",
+        "user=ann password=s3cr3t host=h",
     ],
 )
 def test_an_incomplete_url_is_refused_without_its_password(storage: str) -> None:
@@ -106,3 +117,50 @@ def test_an_incomplete_url_is_refused_without_its_password(storage: str) -> None
 def test_what_names_no_file_is_refused(storage: str) -> None:
     with pytest.raises(UsageError, match="storage must name a database file"):
         locate(storage)
+
+
+@pytest.mark.parametrize("storage", ["host=h password='s3cr3t", "postgresql://a:b,c/s3cr3t@h/db"])
+def test_what_libpq_cannot_read_is_refused_without_its_password(storage: str) -> None:
+    with pytest.raises(UsageError, match="got what the driver cannot read") as error:
+        locate(storage)
+    assert "s3cr3t" not in str(error.value)
+
+
+def test_a_password_of_libpqs_words_is_quoted_and_kept_secret() -> None:
+    location = locate(r"host=h user=ann password='s3 c\'r@/t' dbname=db")
+    assert location.url == "postgresql+psycopg://ann:s3%20c%27r%40%2Ft@h/db"
+    assert location.redacted("s3 c'r@/t and s3%20c%27r%40%2Ft") == "*** and ***"
+    # As a worker gets it.
+    assert locate(location.url) == location
+
+
+@pytest.mark.parametrize(
+    "typed", ["~/my.db", "sqlite:///~/my.db", '"~/my.db"\r', " ~/my.db ", "~/link.db"]
+)
+def test_one_file_is_one_location_however_it_is_typed(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link.db").symlink_to("my.db")
+    monkeypatch.setenv("FASTRCAPS_STORAGE", typed)
+    for location in (chosen_location(typed), chosen_location(None)):
+        assert (location.path, location.files) == (tmp_path / "my.db", tmp_path / "my-files")
+    monkeypatch.setenv("FASTRCAPS_FILES", "'~/files'")
+    assert chosen_location(None).files == tmp_path / "files"
+
+
+@pytest.mark.parametrize("typed", ["$HOME/my.db", "sqlite:///${HOME}/my.db", "my\u200b.db"])
+def test_a_name_that_nobody_means_is_refused(typed: str) -> None:
+    with pytest.raises(UsageError, match=r"^storage must be typed plainly, got "):
+        chosen_location(typed)
+
+
+def test_a_folder_of_any_name_reaches_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a?b $c 'd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    location = chosen_location("my.db")
+    assert location.path == folder / "my.db"
+    assert locate(location.url, files=str(location.files)) == location

@@ -248,3 +248,29 @@ def test_braces_need_no_percent_signs(
     place = postgres_url.partition("@")[2]
     odd = locate(f"postgresql://braces:a{{b}}c{{0}}@{place}")
     assert enter_study(odd, definition, seed=None, budget=4).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "postgresql:///{name}?host={folder}&port={port}&user={user}&password={password}",
+        "postgresql://{user}:{password}@{quoted}:{port}/{name}",
+        "postgresql://{user}:{password}@127.0.0.1:1,127.0.0.1:{port}/{name}",
+        "host={folder} port={port} dbname={name} user={user} password={password}",
+        "host=localhost port={port} dbname={name} user={user} password={password}",
+    ],
+)
+def test_what_psql_takes_is_understood(
+    form: str, postgres_server: PostgresServer, location: Location, study: StudyRecord
+) -> None:
+    parts, folder = urlsplit(location.url), str(postgres_server.folder)
+    typed = form.format(
+        name=parts.path[1:],
+        folder=folder,
+        quoted=quote(folder, safe=""),
+        port=parts.port,
+        user=parts.username,
+        password=parts.password,
+    )
+    with closing(Store.writing(locate(typed))) as store:
+        assert store.study("tiny") == study
