@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from fastrcaps_search.cli import commands
+from fastrcaps_search.cli import commands, streams
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, UsageError
 from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
@@ -64,19 +64,24 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
+    streams.open_streams()
     try:
         arguments = build_parser(given).parse_args(given)
-        return int(arguments.function(arguments))
+        code = int(arguments.function(arguments))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _report(_refused(error), given)
     except Exception as error:
         return _report(error, given)
+    finally:
+        # What is still held back when Python ends.
+        streams.outlive_readers()
 
 
 def _refused(error: OSError) -> FastrcapsError:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from fastrcaps_search.analysis.rows import front_rows
-from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli import commands, output, streams
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.cli.report import kept_current, page_path, read_study
 from fastrcaps_search.definition.load import stored_name
@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
         InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
+    streams.outlive_readers()
     common = _common(arguments)
     options = RunOptions(
         definition=asked_study(arguments.study, common["location"]),
@@ -64,6 +65,7 @@ def worker(arguments: argparse.Namespace) -> None:
         InterruptedRunError: By Ctrl-C or SIGTERM, after the state was saved.
         RunError: The workers could not go on, or every trial failed.
     """
+    streams.outlive_readers()
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
     with (
         _stopping() as stop,
