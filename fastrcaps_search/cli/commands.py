@@ -89,6 +89,7 @@ COMMANDS = (
         ),
         *flags.WORK,
         flags.seed("seed of a new study (default: 0)"),
+        flag("--report-dir DIR", f"folder of the page (default: {flags.REPORTS})"),
         flags.volume("print only the front and the report's place"),
     ),
     Command(
@@ -197,7 +198,7 @@ COMMANDS = (
         "--study mnist-mini --out mini.html",
         flags.STUDY,
         flags.STORAGE,
-        flag("--out FILE", "file to write (default: reports/STUDY.FORMAT here)"),
+        flag("--out FILE", f"file to write (default: STUDY.FORMAT in {flags.REPORTS})"),
         flag(
             "--format F[,F...]",
             f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "

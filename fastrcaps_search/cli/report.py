@@ -18,7 +18,7 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
-from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.formats import FOLDER, FOLDER_VARIABLE, Format
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
@@ -32,7 +32,6 @@ from fastrcaps_search.store.location import (
 )
 from fastrcaps_search.store.store import Store
 
-FOLDER = "reports"
 PAUSE_SECONDS = 2.0
 """Between two looks at a study that is watched, at least."""
 REST = 10.0
@@ -93,7 +92,7 @@ def watch(
 
 
 @contextmanager
-def kept_current(name: str, location: Location) -> Iterator[None]:
+def kept_current(name: str, location: Location, folder: Path) -> Iterator[None]:
     """Keep the page of a running study current meanwhile, in a process of the lowest priority.
 
     It gets the database through its environment, as a password has no place on a command line, and
@@ -105,7 +104,7 @@ def kept_current(name: str, location: Location) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, STORAGE_VARIABLE: location.url},
+        env={**os.environ, STORAGE_VARIABLE: location.url, FOLDER_VARIABLE: str(folder)},
         # Ctrl-C is for the run, which decides when it ends.
         start_new_session=True,
     )
@@ -130,14 +129,15 @@ def _keep_current(name: str) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
-    watch(chosen_location(None), name, [(page_path(name), Format.HTML)], wait=ended, rest=REST)
+    page = page_folder() / f"{name}.html"
+    watch(chosen_location(None), name, [(page, Format.HTML)], wait=ended, rest=REST)
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
     out, forms = arguments.out, arguments.format
     if out is None:
-        return [(page_path(name, form), form) for form in forms or (Format.HTML,)]
+        return [(page_folder() / f"{name}.{form}", form) for form in forms or (Format.HTML,)]
     suffix = Path(out).suffix[1:].lower()
     implied = (Format(suffix),) if suffix in set(Format) else ()
     forms = forms or implied
@@ -154,7 +154,7 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     if len(forms) > 1:
         raise UsageError(
             f"--out must be left out with several formats, got {out}; they are written to "
-            f"{FOLDER}/{name}.*"
+            f"{page_folder()}/{name}.*"
         )
     return [(Path(out), forms[0])]
 
@@ -166,9 +166,9 @@ def write(stored: ReportView, files: Sequence[tuple[Path, Format]]) -> None:
         print(path, flush=True)
 
 
-def page_path(name: str, form: Format = Format.HTML) -> Path:
-    """Where a report lies unless another place was named."""
-    return Path(FOLDER) / f"{name}.{form}"
+def page_folder() -> Path:
+    """Where reports lie unless another place was named."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
 
 
 def read_study(location: Location, name: str) -> ReportView:

@@ -1,8 +1,13 @@
-"""What a report may be written as."""
+"""What a report may be written as, and where."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+FOLDER = "reports"
+"""Where pages lie, in the working directory."""
+FOLDER_VARIABLE = "FASTRCAPS_REPORT_DIR"
+"""Names another folder for them."""
 
 
 class Format(StrEnum):
