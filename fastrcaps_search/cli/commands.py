@@ -15,7 +15,7 @@ from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.formats import BROWSER_SECONDS, Format
 from fastrcaps_search.store.location import Location, chosen_location
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 
@@ -204,6 +204,12 @@ COMMANDS = (
             f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "
             "images need Kaleido and Chromium",
             texts.formats,
+        ),
+        flags.seconds(
+            "--browser-seconds",
+            "how long the browser may take for an image",
+            (1.0, 3600.0),
+            BROWSER_SECONDS,
         ),
         flags.switch(
             "--watch", "write again whenever the study has changed, until its budget is met"

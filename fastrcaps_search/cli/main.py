@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands, streams
@@ -65,6 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
     streams.open_streams()
+    try:
+        Path.home()
+    except RuntimeError:
+        # Of a user whom the machine does not know. Libraries would end with a trace.
+        os.environ["HOME"] = "/"
     try:
         arguments = build_parser(given).parse_args(given)
         code = int(arguments.function(arguments))

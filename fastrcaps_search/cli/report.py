@@ -18,7 +18,7 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
-from fastrcaps_search.report.formats import FOLDER, FOLDER_VARIABLE, Format
+from fastrcaps_search.report.formats import BROWSER_SECONDS, FOLDER, FOLDER_VARIABLE, Format
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
@@ -51,9 +51,9 @@ def report(arguments: argparse.Namespace) -> None:
     name = stored_name(arguments.study)
     files = _files(arguments, name)
     known = read_study(location, name)
-    write(known, files)
+    write(known, files, seconds=arguments.browser_seconds)
     if arguments.watch:
-        watch(location, name, files, known=known)
+        watch(location, name, files, known=known, browser_seconds=arguments.browser_seconds)
 
 
 def watch(
@@ -64,6 +64,7 @@ def watch(
     known: ReportView | None = None,
     wait: Callable[[float], object] = time.sleep,
     rest: float = 0.0,
+    browser_seconds: float = BROWSER_SECONDS,
 ) -> None:
     """Write again whenever the study has changed, until nothing is left to do.
 
@@ -74,6 +75,7 @@ def watch(
         known: What was written already.
         wait: Waits for so many seconds; something true ends the watch.
         rest: The pause after a look that took so long, times that.
+        browser_seconds: How long a browser may take for an image.
     """
     over, seconds = False, PAUSE_SECONDS if known else 0.0
     while not over and not wait(seconds):
@@ -83,7 +85,7 @@ def watch(
             # Once more after the last trial: it is then that the front meets the test set.
             over = known is not None and not (known.in_progress or found.in_progress)
             if known is None or news(known) != news(found):
-                write(found, files)
+                write(found, files, seconds=browser_seconds)
             known = found
         except (StoreUnavailableError, DiskError) as error:
             what = "disk" if isinstance(error, DiskError) else "database"
@@ -159,10 +161,10 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     return [(Path(out), forms[0])]
 
 
-def write(stored: ReportView, files: Sequence[tuple[Path, Format]]) -> None:
-    """Write each file and say where it is."""
-    for path, form in files:
-        write_report(stored, path=path, form=form)
+def write(stored: ReportView, files: Sequence[tuple[Path, Format]], *, seconds: float) -> None:
+    """Write each file, first those that need no browser, and say where it is."""
+    for path, form in sorted(files, key=lambda file: file[1].is_image):
+        write_report(stored, path=path, form=form, seconds=seconds)
         print(path, flush=True)
 
 

@@ -9,6 +9,9 @@ FOLDER = "reports"
 FOLDER_VARIABLE = "FASTRCAPS_REPORT_DIR"
 """Names another folder for them."""
 
+BROWSER_SECONDS = 60.0
+"""How long a browser may take for an image, unless asked otherwise."""
+
 
 class Format(StrEnum):
     """A kind of file; its value is the suffix."""
@@ -19,3 +22,8 @@ class Format(StrEnum):
     PDF = "pdf"
     CSV = "csv"
     JSON = "json"
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a browser draws it."""
+        return self in (Format.PNG, Format.SVG, Format.PDF)

@@ -6,17 +6,20 @@ import tempfile
 from pathlib import Path
 
 from fastrcaps_search.disk import disk_errors, replace_file
-from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.formats import BROWSER_SECONDS, Format
 from fastrcaps_search.report.view import ReportView
 
 
-def write_report(view: ReportView, *, path: Path, form: Format = Format.HTML) -> None:
+def write_report(
+    view: ReportView, *, path: Path, form: Format = Format.HTML, seconds: float = BROWSER_SECONDS
+) -> None:
     """Write the report, or leave the file that is there as it is.
 
     Args:
         view: The study with its trials and their epochs.
         path: The file; its folder is made if need be.
         form: What to write.
+        seconds: How long a browser may take for an image.
 
     Raises:
         DiskError: The file cannot be written there.
@@ -34,7 +37,7 @@ def write_report(view: ReportView, *, path: Path, form: Format = Format.HTML) ->
     else:
         from fastrcaps_search.report.plotly_io import image
 
-        content = image(view, form)
+        content = image(view, form, seconds=seconds)
     write_file(path, content)
 
 
