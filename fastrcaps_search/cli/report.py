@@ -18,7 +18,13 @@ from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
-from fastrcaps_search.report.formats import BROWSER_SECONDS, FOLDER, FOLDER_VARIABLE, Format
+from fastrcaps_search.report.formats import (
+    BROWSER_SECONDS,
+    FOLDER,
+    FOLDER_VARIABLE,
+    IMAGES,
+    Format,
+)
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
@@ -49,22 +55,22 @@ def report(arguments: argparse.Namespace) -> None:
     """
     location = commands.location(arguments)
     name = stored_name(arguments.study)
-    files = _files(arguments, name)
+    files, seconds = _files(arguments, name), arguments.browser_seconds
     known = read_study(location, name)
-    write(known, files, seconds=arguments.browser_seconds)
+    write(known, files, seconds)
     if arguments.watch:
-        watch(location, name, files, known=known, browser_seconds=arguments.browser_seconds)
+        watch(location, name, files, seconds, known=known)
 
 
 def watch(
     location: Location,
     name: str,
     files: Sequence[tuple[Path, Format]],
+    browser_seconds: float = BROWSER_SECONDS,
     *,
     known: ReportView | None = None,
     wait: Callable[[float], object] = time.sleep,
     rest: float = 0.0,
-    browser_seconds: float = BROWSER_SECONDS,
 ) -> None:
     """Write again whenever the study has changed, until nothing is left to do.
 
@@ -72,10 +78,10 @@ def watch(
         location: Its database.
         name: The study.
         files: What to write.
+        browser_seconds: How long a browser may take for an image.
         known: What was written already.
         wait: Waits for so many seconds; something true ends the watch.
         rest: The pause after a look that took so long, times that.
-        browser_seconds: How long a browser may take for an image.
     """
     over, seconds = False, PAUSE_SECONDS if known else 0.0
     while not over and not wait(seconds):
@@ -85,7 +91,7 @@ def watch(
             # Once more after the last trial: it is then that the front meets the test set.
             over = known is not None and not (known.in_progress or found.in_progress)
             if known is None or news(known) != news(found):
-                write(found, files, seconds=browser_seconds)
+                write(found, files, browser_seconds)
             known = found
         except (StoreUnavailableError, DiskError) as error:
             what = "disk" if isinstance(error, DiskError) else "database"
@@ -161,9 +167,9 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     return [(Path(out), forms[0])]
 
 
-def write(stored: ReportView, files: Sequence[tuple[Path, Format]], *, seconds: float) -> None:
+def write(stored: ReportView, files: Sequence[tuple[Path, Format]], seconds: float) -> None:
     """Write each file, first those that need no browser, and say where it is."""
-    for path, form in sorted(files, key=lambda file: file[1].is_image):
+    for path, form in sorted(files, key=lambda file: file[1] in IMAGES):
         write_report(stored, path=path, form=form, seconds=seconds)
         print(path, flush=True)
 

@@ -23,7 +23,6 @@ class Format(StrEnum):
     CSV = "csv"
     JSON = "json"
 
-    @property
-    def is_image(self) -> bool:
-        """Whether a browser draws it."""
-        return self in (Format.PNG, Format.SVG, Format.PDF)
+
+IMAGES = (Format.PNG, Format.SVG, Format.PDF)
+"""A browser draws them."""
