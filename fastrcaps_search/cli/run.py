@@ -44,13 +44,13 @@ def run(arguments: argparse.Namespace) -> None:
         **common,
     )
     pages = Path(arguments.report_dir or page_folder())
-    with _page_or_warning():
-        check_folder(pages)
     with (
         _stopping() as stop,
         closing(Orchestrator.begin(options, _patience(options, stop))) as orchestrator,
     ):
         study = orchestrator.study
+        with _page_or_warning():
+            check_folder(pages)
         page = kept_current(study.name, options.location, pages)
         try:
             outcome = orchestrator.run(_Printed(arguments, meanwhile=page))
