@@ -15,7 +15,7 @@ from fastrcaps_search.data.shipped import DATA_SETS
 from fastrcaps_search.definition.choices import EvaluateOn
 from fastrcaps_search.definition.keys import LARGEST_RUNS
 from fastrcaps_search.errors import UsageError, importing
-from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.formats import BROWSER_SECONDS, Format
 from fastrcaps_search.store.location import Location, chosen_location
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
 from fastrcaps_search.typed import path_of
@@ -92,6 +92,7 @@ COMMANDS = (
         ),
         *flags.WORK,
         flags.seed("seed of a new study (default: 0)"),
+        flag("--report-dir DIR", f"folder of the page (default: {flags.REPORTS})", path_of),
         flags.volume("print only the front and the report's place"),
     ),
     Command(
@@ -205,12 +206,18 @@ COMMANDS = (
         "--study mnist-mini --out mini.html",
         flags.STUDY,
         flags.STORAGE,
-        flag("--out FILE", "file to write (default: reports/STUDY.FORMAT here)", path_of),
+        flag("--out FILE", f"file to write (default: STUDY.FORMAT in {flags.REPORTS})", path_of),
         flag(
             "--format F[,F...]",
             f"{', '.join(Format)}, or several with commas (default: that of --out, else html); "
             "images need Kaleido and Chromium",
             texts.formats,
+        ),
+        flags.seconds(
+            "--browser-seconds",
+            "how long the browser may take for an image",
+            (1.0, 3600.0),
+            BROWSER_SECONDS,
         ),
         flags.switch(
             "--watch", "write again whenever the study has changed, until its budget is met"

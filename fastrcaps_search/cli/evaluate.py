@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.cli.report import FOLDER
+from fastrcaps_search.cli.report import page_folder
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.export.accuracy import Measurement, measure
 from fastrcaps_search.export.loader import load_network
@@ -25,14 +25,14 @@ def evaluate(arguments: argparse.Namespace) -> None:
     loaded = load_network(arguments.folder)
     folder = commands.data_folder(arguments)
     measured = measure(loaded, data_set=arguments.data_set, split=arguments.split, folder=folder)
-    page = arguments.out or Path(FOLDER) / _page_name(measured)
-    if not arguments.json:
-        # Before the page, which may not be writable.
-        _tell(measured)
-    write_file(page, evaluation_page(measured, gather_samples(loaded, measured)).encode())
+    page = arguments.out or page_folder() / _page_name(measured)
+    # Before the page, which may not be writable.
     if arguments.json:
         output.print_json(_json(measured, page))
     else:
+        _tell(measured)
+    write_file(page, evaluation_page(measured, gather_samples(loaded, measured)))
+    if not arguments.json:
         print(f"\npage: {page}")
     _judge(measured)
 

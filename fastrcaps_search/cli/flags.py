@@ -12,6 +12,7 @@ from fastrcaps_search.data.data_set import DATA_VARIABLE
 from fastrcaps_search.definition.keys import LARGEST_SEED
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.front.criteria import preferences
+from fastrcaps_search.report.formats import FOLDER, FOLDER_VARIABLE
 from fastrcaps_search.store import location
 
 Flag = Callable[[Any], object]
@@ -57,7 +58,7 @@ def files(what: str) -> Flag:
 
 def page(name: str) -> Flag:
     """Where a page is written, which has that name if it is left out."""
-    words = f"page to write, .html (default: reports/{name}.html here)"
+    words = f"page to write, .html (default: {name}.html in {REPORTS})"
     return flag("--out FILE", words, texts.html_file)
 
 
@@ -92,6 +93,7 @@ def criteria(parser: argparse.ArgumentParser) -> None:
     flag("--prefer X", words, texts.preference)(parser)
 
 
+REPORTS = f"${FOLDER_VARIABLE}, or {FOLDER} here"
 STUDY = flag("--study S", "name of a shipped study, or a study file", required=True)
 STORAGE = flag(
     "--storage URL",

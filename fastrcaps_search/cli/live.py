@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ PLAIN = {
     WorkerEvent.UNTESTED: "trial {trial} cannot meet the test set: {reason}",
 }
 """Lines of events that need nothing but their own facts."""
+WHY = PLAIN.keys() - {WorkerEvent.BEGINS, WorkerEvent.RESUMED, WorkerEvent.TESTING}
+"""Events that the live lines alone would not explain."""
 NEWS = (WorkerEvent.COMPLETE, WorkerEvent.FAILED)
 """Events that may change the front."""
 
@@ -42,14 +45,26 @@ def display(
     """An observer for the supervisor that prints as much as was asked for."""
     if arguments.quiet:
         yield lambda views, heard: None
-    elif sys.stdout.isatty() and not arguments.verbose:
+    elif _can_be_live() and not arguments.verbose:
         from rich.live import Live
 
         lines = _Lines(study, plan.workers)
         with Live("", refresh_per_second=4, transient=True) as live:
-            yield lambda views, heard: live.update(lines.text(views, heard))
+
+            def observe(views: Views, heard: Heard | None) -> None:
+                if heard is not None and heard[1]["event"] in WHY:
+                    # It comes to stand above the live lines.
+                    _print(study, views, heard, epochs=False)
+                live.update(lines.text(views, heard))
+
+            yield observe
     else:
         yield lambda views, heard: _print(study, views, heard, epochs=arguments.verbose)
+
+
+def _can_be_live() -> bool:
+    """Whether the output is a terminal on which lines can be written over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown", "", None)
 
 
 def _print(study: Orchestrator, views: Views, heard: Heard | None, *, epochs: bool) -> None:

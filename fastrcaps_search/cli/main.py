@@ -9,10 +9,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from fastrcaps_search.cli import commands
+from fastrcaps_search.cli import commands, streams
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.processes import handle_stops
@@ -66,20 +67,30 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1, 2, 3 or 130."""
     given = sys.argv[1:] if argv is None else list(argv)
+    streams.open_streams()
+    try:
+        Path.home()
+    except RuntimeError:
+        # Of a user whom the machine does not know. Libraries would end with a trace.
+        os.environ["HOME"] = "/"
     try:
         handle_stops(_interrupt)
         arguments = build_parser(given).parse_args(given)
-        return int(arguments.function(arguments))
+        code = int(arguments.function(arguments))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return _report(InterruptedRunError("interrupted"), given)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _report(_refused(error), given)
     except Exception as error:
         return _report(error, given)
+    finally:
+        # Else Python would end with a trace of what it still holds.
+        streams.drop_what_fails(sys.stdout)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -18,9 +18,13 @@ def tell(line: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print JSON, indented, as UTF-8."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    """Print JSON, indented; escaped where the output cannot take a character as it is."""
+    words = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        words.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        words = json.dumps(value, indent=2, allow_nan=False)
+    print(words)
 
 
 def print_table(rows: Sequence[Sequence[object]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrcaps_search.cli import commands, output
-from fastrcaps_search.cli.report import FOLDER
+from fastrcaps_search.cli.report import page_folder
 from fastrcaps_search.errors import importing
 from fastrcaps_search.report.rates import rates_page
 from fastrcaps_search.report.write import write_file
@@ -33,14 +33,14 @@ def rates(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         steps=arguments.steps,
     )
-    page = arguments.out or Path(FOLDER) / f"{test.study}-rates.html"
-    if not arguments.json:
-        # Before the page, which may not be writable.
-        _tell(test)
-    write_file(page, rates_page(test).encode())
+    page = arguments.out or page_folder() / f"{test.study}-rates.html"
+    # Before the page, which may not be writable.
     if arguments.json:
         output.print_json(_json(test, page))
     else:
+        _tell(test)
+    write_file(page, rates_page(test))
+    if not arguments.json:
         print(f"\npage: {page}")
 
 

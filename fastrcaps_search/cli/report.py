@@ -18,7 +18,13 @@ from fastrcaps_search.cli import commands, output
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, StoreUnavailableError, UsageError
 from fastrcaps_search.processes import child_command, handle_stops, started
-from fastrcaps_search.report.formats import Format
+from fastrcaps_search.report.formats import (
+    BROWSER_SECONDS,
+    FOLDER,
+    FOLDER_VARIABLE,
+    IMAGES,
+    Format,
+)
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
@@ -31,8 +37,8 @@ from fastrcaps_search.store.location import (
     locate,
 )
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.typed import path_of
 
-FOLDER = "reports"
 PAUSE_SECONDS = 2.0
 """Between two looks at a study that is watched, at least."""
 REST = 10.0
@@ -50,17 +56,18 @@ def report(arguments: argparse.Namespace) -> None:
     """
     location = commands.location(arguments)
     name = stored_name(arguments.study)
-    files = _files(arguments, name)
+    files, seconds = _files(arguments, name), arguments.browser_seconds
     known = read_study(location, name)
-    write(known, files)
+    write(known, files, seconds)
     if arguments.watch:
-        watch(location, name, files, known=known)
+        watch(location, name, files, seconds, known=known)
 
 
 def watch(
     location: Location,
     name: str,
     files: Sequence[tuple[Path, Format]],
+    browser_seconds: float = BROWSER_SECONDS,
     *,
     known: ReportView | None = None,
     wait: Callable[[float], object] = time.sleep,
@@ -72,6 +79,7 @@ def watch(
         location: Its database.
         name: The study.
         files: What to write.
+        browser_seconds: How long a browser may take for an image.
         known: What was written already.
         wait: Waits for so many seconds; something true ends the watch.
         rest: The pause after a look that took so long, times that.
@@ -84,7 +92,7 @@ def watch(
             # Once more after the last trial: it is then that the front meets the test set.
             over = known is not None and not (known.in_progress or found.in_progress)
             if known is None or news(known) != news(found):
-                write(found, files)
+                write(found, files, browser_seconds)
             known = found
         except (StoreUnavailableError, DiskError) as error:
             what = "disk" if isinstance(error, DiskError) else "database"
@@ -93,7 +101,7 @@ def watch(
 
 
 @contextmanager
-def kept_current(name: str, location: Location) -> Iterator[None]:
+def kept_current(name: str, location: Location, folder: Path) -> Iterator[None]:
     """Keep the page of a running study current meanwhile, in a process of the lowest priority.
 
     It gets the database through its environment, as a password has no place on a command line, and
@@ -105,7 +113,7 @@ def kept_current(name: str, location: Location) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, STORAGE_VARIABLE: location.url},
+        env={**os.environ, STORAGE_VARIABLE: location.url, FOLDER_VARIABLE: str(folder)},
         # Ctrl-C is for the run, which decides when it ends.
         start_new_session=True,
     )
@@ -131,20 +139,15 @@ def main() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     # An exit in good order leaves no temporary file behind.
     handle_stops(lambda number, frame: sys.exit())
-    watch(
-        locate(os.environ[STORAGE_VARIABLE]),
-        name,
-        [(page_path(name), Format.HTML)],
-        wait=ended,
-        rest=REST,
-    )
+    page = Path(os.environ[FOLDER_VARIABLE]) / f"{name}.html"
+    watch(locate(os.environ[STORAGE_VARIABLE]), name, [(page, Format.HTML)], wait=ended, rest=REST)
 
 
 def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]]:
     """The files to write."""
     out, forms = arguments.out, arguments.format
     if out is None:
-        return [(page_path(name, form), form) for form in forms or (Format.HTML,)]
+        return [(page_folder() / f"{name}.{form}", form) for form in forms or (Format.HTML,)]
     suffix = out.suffix[1:].lower()
     implied = (Format(suffix),) if suffix in set(Format) else ()
     forms = forms or implied
@@ -161,21 +164,21 @@ def _files(arguments: argparse.Namespace, name: str) -> list[tuple[Path, Format]
     if len(forms) > 1:
         raise UsageError(
             f"--out must be left out with several formats, got {out}; they are written to "
-            f"{FOLDER}/{name}.*"
+            f"{page_folder()}/{name}.*"
         )
     return [(out, forms[0])]
 
 
-def write(stored: ReportView, files: Sequence[tuple[Path, Format]]) -> None:
-    """Write each file and say where it is."""
-    for path, form in files:
-        write_report(stored, path=path, form=form)
+def write(stored: ReportView, files: Sequence[tuple[Path, Format]], seconds: float) -> None:
+    """Write each file, first those that need no browser, and say where it is."""
+    for path, form in sorted(files, key=lambda file: file[1] in IMAGES):
+        write_report(stored, path=path, form=form, seconds=seconds)
         print(path, flush=True)
 
 
-def page_path(name: str, form: Format = Format.HTML) -> Path:
-    """Where a report lies unless another place was named."""
-    return Path(FOLDER) / f"{name}.{form}"
+def page_folder() -> Path:
+    """Where reports lie unless another place was named."""
+    return path_of(os.environ.get(FOLDER_VARIABLE) or FOLDER, FOLDER_VARIABLE)
 
 
 def read_study(location: Location, name: str) -> ReportView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -13,13 +14,13 @@ from typing import Any
 
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import front_rows
-from fastrcaps_search.cli import commands, output
+from fastrcaps_search.cli import commands, output, streams
 from fastrcaps_search.cli.live import display
-from fastrcaps_search.cli.report import kept_current, page_path, read_study
+from fastrcaps_search.cli.report import kept_current, page_folder, read_study
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import FastrcapsError, RunError
+from fastrcaps_search.errors import DiskError, FastrcapsError, RunError
 from fastrcaps_search.processes import handle_stops
-from fastrcaps_search.report.write import write_report
+from fastrcaps_search.report.write import check_folder, write_report
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The budget was not met, or every trial failed.
     """
+    streams.drop_what_fails(sys.stdout)
     common = _common(arguments)
     options = RunOptions(
         definition=asked_study(arguments.study, common["location"]),
@@ -43,18 +45,21 @@ def run(arguments: argparse.Namespace) -> None:
         front_runs=arguments.runs_on_front,
         **common,
     )
+    pages = arguments.report_dir or page_folder()
     patience = _patience(options, _stopping())
     with closing(Orchestrator.begin(options, patience)) as orchestrator:
         study = orchestrator.study
-        page = kept_current(study.name, options.location)
+        with _page_or_warning():
+            check_folder(pages)
+        page = kept_current(study.name, options.location, pages)
         try:
             outcome = orchestrator.run(_Printed(arguments, meanwhile=page))
         except FastrcapsError:
             # The page says how far it came; whether it can be written is not the news now.
             with suppress(FastrcapsError):
-                _write_page(study, options)
+                _write_page(study, options, pages)
             raise
-        _end(outcome, options)
+        _end(outcome, options, pages)
 
 
 def worker(arguments: argparse.Namespace) -> None:
@@ -64,6 +69,7 @@ def worker(arguments: argparse.Namespace) -> None:
         InterruptedRunError: By Ctrl-C, SIGTERM or the like, after the state was saved.
         RunError: The workers could not go on, or every trial failed.
     """
+    streams.drop_what_fails(sys.stdout)
     options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
     with closing(Orchestrator(name, options, _patience(options, _stopping()))) as orchestrator:
         printed = _Printed(arguments, meanwhile=nullcontext())
@@ -137,7 +143,7 @@ class _Printed(RunObserver):
             yield observe
 
 
-def _end(outcome: RunOutcome, options: RunOptions) -> None:
+def _end(outcome: RunOutcome, options: RunOptions, pages: Path) -> None:
     """Print the front, write the page, judge."""
     study = outcome.study
     rows = front_rows(outcome.trials)
@@ -146,13 +152,23 @@ def _end(outcome: RunOutcome, options: RunOptions) -> None:
         output.print_front(rows, study=study.name, front_runs=study.front_runs)
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
-    print(f"\nreport: {_write_page(study, options)}")
+    with _page_or_warning():
+        print(f"\nreport: {_write_page(study, options, pages)}")
     _judge(outcome)
 
 
-def _write_page(study: StudyRecord, options: RunOptions) -> Path:
+@contextmanager
+def _page_or_warning() -> Iterator[None]:
+    """Warn of a page that cannot be written: what was trained counts without it."""
+    try:
+        yield
+    except DiskError as error:
+        output.tell(f"warning: {error} with --report-dir; the study goes on without its page")
+
+
+def _write_page(study: StudyRecord, options: RunOptions, pages: Path) -> Path:
     """Write the page; where it is."""
-    path = page_path(study.name)
+    path = pages / f"{study.name}.html"
     write_report(read_study(options.location, study.name), path=path)
     return path
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # it ships no types
 
@@ -13,6 +17,9 @@ from fastrcaps_search.report.fronts import TimeAxis, pairs_of
 from fastrcaps_search.report.projections import projections
 from fastrcaps_search.report.view import ReportView
 
+if TYPE_CHECKING:
+    from kaleido import Kaleido  # type: ignore[import-untyped]  # it ships no types
+
 WIDTH, HEIGHT = 1280, 520
 EXTRA = "pip install 'fastrcaps-search[static]'"
 
@@ -22,7 +29,7 @@ def plotly_script() -> str:
     return str(get_plotlyjs())
 
 
-def image(view: ReportView, form: str) -> bytes:
+def image(view: ReportView, form: str, *, seconds: float) -> bytes:
     """The front as PNG, SVG or PDF, drawn by Kaleido in an installed Chromium or Chrome.
 
     PNG has twice as many pixels as the page's units.
@@ -30,10 +37,11 @@ def image(view: ReportView, form: str) -> bytes:
     Args:
         view: The study.
         form: ``png``, ``svg`` or ``pdf``.
+        seconds: How long the browser may take.
 
     Raises:
         FastrcapsError: No trial is complete, Kaleido or a browser is missing, or the browser
-            failed.
+            failed or did not answer.
     """
     drawing = static(view)
     if drawing is None:
@@ -42,7 +50,7 @@ def image(view: ReportView, form: str) -> bytes:
             "wait for the first one, or write html"
         )
     try:
-        from kaleido import calc_fig_sync  # type: ignore[import-untyped]  # it ships no types
+        from kaleido import Kaleido
         from kaleido.errors import (  # type: ignore[import-untyped]  # it ships no types
             ChromeNotFoundError,
             KaleidoError,
@@ -55,14 +63,18 @@ def image(view: ReportView, form: str) -> bytes:
     size = {"width": WIDTH, "height": HEIGHT, "scale": 2 if form == "png" else 1}
     try:
         # Plotly's own to_image would fetch MathJax from the network, for which there is no use.
-        drawn: bytes = calc_fig_sync(
-            drawing, opts={"format": form, **size}, kopts={"mathjax": False}
-        )
+        browser = Kaleido(mathjax=False, timeout=None)
+        return asyncio.run(_drawn(browser, drawing, {"format": form, **size}, seconds))
     except ChromeNotFoundError as error:
         raise FastrcapsError(
             f"--format {form} needs Chromium or Chrome on the path, got none; install one "
             "(Debian: apt-get install chromium), name it in BROWSER_PATH, or use html, csv "
             "or json"
+        ) from error
+    except TimeoutError as error:
+        raise FastrcapsError(
+            f"the browser must draw the figure as {form} within {seconds:g} s, but did not; try "
+            "more --browser-seconds, name another in BROWSER_PATH, or use html, csv or json"
         ) from error
     # A browser that ends early is a RuntimeError of Choreographer's.
     except (RuntimeError, OSError, KaleidoError) as error:
@@ -70,7 +82,31 @@ def image(view: ReportView, form: str) -> bytes:
         raise FastrcapsError(
             f"the browser must draw the figure as {form}, but it failed: {words[:300]}"
         ) from error
-    return drawn
+
+
+async def _drawn(
+    browser: Kaleido, drawing: plots.Drawing, form: dict[str, Any], seconds: float
+) -> bytes:
+    """The image; the browser has ended when it is there, and when it never comes."""
+
+    async def draw() -> bytes:
+        await browser.open()
+        drawn: bytes = await browser.calc_fig(drawing, opts=form)
+        return drawn
+
+    drawing_it = asyncio.ensure_future(draw())
+    try:
+        if not (await asyncio.wait([drawing_it], timeout=seconds))[0]:
+            raise TimeoutError
+        return drawing_it.result()
+    finally:
+        # It leads a group of its own. One that does not answer could not be asked to end.
+        with suppress(AttributeError, ProcessLookupError):
+            os.killpg(browser.subprocess.pid, signal.SIGKILL)
+            browser.subprocess.wait()
+        await browser.close()
+        drawing_it.cancel()
+        await asyncio.gather(drawing_it, return_exceptions=True)
 
 
 def static(view: ReportView) -> plots.Drawing | None:

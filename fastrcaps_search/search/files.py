@@ -64,7 +64,7 @@ def open_log(path: Path) -> TextIO:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a", encoding="utf-8")
+        return path.open("a", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise DiskError(
             f"{path.parent} must be a folder that can be written, got: {error.strerror}; fix it, "

@@ -9,6 +9,7 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy
 from sqlalchemy import event, func, select
@@ -275,8 +276,9 @@ def _leave_transactions(connection: sqlite3.Connection, record: object) -> None:
 
 
 def _sqlite_url(path: Path, **options: str) -> URL:
-    quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return URL.create("sqlite", database=f"file:{quoted}", query={**options, "uri": "true"})
+    # Of its bytes, which need not be of any encoding.
+    database = f"file:{quote(os.fsencode(path))}"
+    return URL.create("sqlite", database=database, query={**options, "uri": "true"})
 
 
 def _engine(url: URL, **settings: Any) -> Engine:  # noqa: ANN401  # create_engine's own

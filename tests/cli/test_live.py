@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import termios
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +88,44 @@ def test_a_trial_that_is_not_better_than_guessing_is_told_so(
         "w: trial 0 complete: accuracy 10.00 %, 5.0 s, 10 parameters; "
         "infeasible: not better than guessing\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("term", "begun"), [("xterm", False), ("dumb", True), ("", True), ("unknown", True)]
+)
+def test_a_terminal_shows_why_and_a_dumb_one_plain_lines(
+    run: tuple[Orchestrator, int], monkeypatch: pytest.MonkeyPatch, term: str, begun: bool
+) -> None:
+    master, slave = pty.openpty()
+    # Wide enough that no line is broken.
+    termios.tcsetwinsize(slave, (24, 200))
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", "200")
+    views = {"w": WorkerView("w", "trains", trial=1, policy="fixed", epochs=2)}
+    said: list[dict[str, Any]] = [
+        {"event": "begins", "trial": 1, "policy": "fixed"},
+        {"event": "failed", "trial": 1, "reason": "no more memory"},
+        {"event": "died", "exit_code": -9},
+        {"event": "unsaved", "trial": 1, "epoch": 2, "reason": "the disk is full"},
+    ]
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr("sys.stdout", terminal)
+        with display(run[0], PLAN, Namespace(quiet=False, verbose=False)) as observe:
+            for event in said:
+                observe(views, ("w", event))
+        monkeypatch.undo()
+    shown = ""
+    with open(master, encoding="utf-8") as screen, suppress(OSError):  # noqa: PTH123 - a descriptor
+        # The end of a terminal is an error.
+        for line in screen:
+            shown += line
+    lines = [line.rsplit("\x1b[2K")[-1].strip() for line in shown.split("\n")]
+    assert ("w: trial 1 begins: fixed" in lines) == begun
+    for line in (
+        "w: trial 1 failed: no more memory",
+        "w: died (exit code -9), starts again",
+        "w: trial 1 epoch 2: the disk is full",
+    ):
+        assert line in lines
+    # Nothing is written over on a terminal that cannot.
+    assert ("\x1b" in shown) == (term == "xterm")

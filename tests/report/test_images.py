@@ -6,6 +6,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from fastrcaps_search.report.plotly_io import HEIGHT, WIDTH
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from tests.report.views import FAILURE
+from tests.store.workers import until
 
 if TYPE_CHECKING:
     from tests.report.conftest import Records
@@ -24,16 +26,9 @@ if TYPE_CHECKING:
 IMAGES = [Format.PNG, Format.SVG, Format.PDF]
 
 
-@pytest.fixture(scope="class")
-def browser_of_kaleido() -> Iterator[None]:
-    """One Chromium for all images: starting it takes longer than drawing."""
-    if shutil.which("chromium") is None:
-        pytest.skip("needs chromium on the path, which is not installed here")
-    import kaleido  # type: ignore[import-untyped]  # it ships no types
-
-    kaleido.start_sync_server(mathjax=False)
-    yield
-    kaleido.stop_sync_server()
+needs_chromium = pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="needs chromium on the path"
+)
 
 
 @pytest.fixture
@@ -48,9 +43,7 @@ def written(view: ReportView, folder: Path, form: Format) -> bytes:
     return path.read_bytes()
 
 
-# Kaleido warns that a browser that runs takes no options of one call.
-@pytest.mark.filterwarnings("ignore:The kopts argument:UserWarning")
-@pytest.mark.usefixtures("browser_of_kaleido")
+@needs_chromium
 class TestDrawn:
     def test_png_has_twice_the_pixels(self, view: ReportView, tmp_path: Path) -> None:
         found = written(view, tmp_path, Format.PNG)
@@ -58,8 +51,22 @@ class TestDrawn:
         assert struct.unpack(">II", found[16:24]) == (2 * WIDTH, 2 * HEIGHT)
         assert found.endswith(b"IEND\xaeB`\x82")
 
-    def test_svg_names_the_study_and_its_policies(self, view: ReportView, tmp_path: Path) -> None:
+    def test_svg_names_the_study_and_its_policies_and_fetches_nothing(
+        self, view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import kaleido  # type: ignore[import-untyped]  # it ships no types
+
+        given: list[dict[str, Any]] = []
+
+        class Recording(kaleido.Kaleido):  # type: ignore[misc]  # it ships no types
+            def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - Kaleido's own
+                given.append(settings)
+                super().__init__(**settings)
+
+        monkeypatch.setattr("kaleido.Kaleido", Recording)
         found = written(view, tmp_path, Format.SVG).decode()
+        # Left to itself Kaleido loads MathJax from a server.
+        assert [settings["mathjax"] for settings in given] == [False]
         assert found.startswith("<svg")
         assert f'width="{WIDTH}" height="{HEIGHT}"' in found
         for words in (
@@ -124,32 +131,40 @@ def test_without_kaleido_the_error_says_what_to_install(
     )
 
 
-def test_a_browser_that_fails_is_one_line(
+def test_a_browser_that_ends_at_once_is_one_line(
     view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kaleido.errors import KaleidoError  # type: ignore[import-untyped]  # it ships no types
-
-    for error in (RuntimeError("closed\n  at once"), KaleidoError(1, "closed\n  at once")):
-
-        def fail(*_: Any, error: Exception = error, **__: Any) -> bytes:  # noqa: ANN401
-            raise error
-
-        monkeypatch.setattr("kaleido.calc_fig_sync", fail)
-        message = refused(view, tmp_path, Format.PDF)
-        assert message.startswith("the browser must draw the figure as pdf, but it failed: ")
-        assert "closed at once" in message
+    monkeypatch.setenv("BROWSER_PATH", "/bin/true")
+    message = refused(view, tmp_path, Format.PDF)
+    assert message.startswith("the browser must draw the figure as pdf, but it failed: ")
+    assert "close immediately" in message
 
 
-def test_nothing_is_fetched_for_an_image(
+def test_a_browser_that_does_not_answer_is_ended_with_all_that_it_started(
     view: ReportView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[dict[str, Any]] = []
+    browser, folder, scratch = (tmp_path / name for name in ("browser", "folder", "scratch"))
+    # As a wrapper of a real one: it starts another process, and would not be asked to end.
+    browser.write_text("#!/bin/sh\ntrap '' TERM\nsleep 47110815\nsleep 47110815\n")
+    browser.chmod(0o755)
+    folder.mkdir()
+    scratch.mkdir()
+    monkeypatch.setenv("BROWSER_PATH", str(browser))
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    path = folder / "front.png"
+    with pytest.raises(FastrcapsError) as raised:
+        write_report(view, path=path, form=Format.PNG, seconds=1.5)
+    assert str(raised.value) == (
+        "the browser must draw the figure as png within 1.5 s, but did not; try more "
+        "--browser-seconds, name another in BROWSER_PATH, or use html, csv or json"
+    )
+    assert list(folder.iterdir()) == list(scratch.iterdir()) == []
+    # Neither this process nor any other has a child of it left.
+    until(lambda: not any(b"47110815" in line for line in command_lines()))
 
-    def draw(_: object, **options: Any) -> bytes:  # noqa: ANN401 - Kaleido's options
-        given.append(options)
-        return b"drawn"
 
-    monkeypatch.setattr("kaleido.calc_fig_sync", draw)
-    assert written(view, tmp_path, Format.SVG) == b"drawn"
-    # Left to itself Kaleido loads MathJax from a server.
-    assert [options["kopts"] for options in given] == [{"mathjax": False}]
+def command_lines() -> Iterator[bytes]:
+    """The command lines of all processes; that of one that has ended is empty."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield (process / "cmdline").read_bytes()

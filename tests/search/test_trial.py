@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -293,3 +295,21 @@ def test_a_checkpoint_that_cannot_be_written_is_told(make: Callable[[], Site]) -
     assert [facts["epoch"] for facts in unsaved] == [1, 2]
     assert "got: File exists; the trial goes on without this checkpoint" in unsaved[0]["reason"]
     site.best_weights()
+
+
+def test_a_failure_in_a_folder_whose_name_is_no_utf_8_is_stored(
+    tmp_path: Path, splits: Splits
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    site = Site(folder, splits)
+    with closing(site.store):
+
+        def refuse() -> bool:
+            raise ValueError(f"nothing fits into {folder}")
+
+        train_run(site.place(refuse), site.claim())
+        failure = site.record().failure
+    assert failure is not None
+    assert failure.message == f"nothing fits into {tmp_path}/caf\\udce9"
+    assert failure.log_path.startswith(f"{tmp_path}/caf\\udce9/fastrcaps-files/")
