@@ -340,7 +340,7 @@ def test_names_a_file_that_is_not_whole(tmp_path: Path) -> None:
         assert message.endswith("replace it with a fresh copy")
 
 
-def test_own_pixelsin_idx_files_are_no_damaged_copy(tmp_path: Path) -> None:
+def test_own_images_in_idx_files_are_no_damaged_copy(tmp_path: Path) -> None:
     data_set = small(tmp_path / "small")
     file = tmp_path / "small" / TRAIN_IMAGES
     for content in (idx(np.zeros((7, 28, 28))), gzip.compress(idx(np.zeros((7, 28, 28))))):
