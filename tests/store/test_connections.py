@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,15 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
+from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import StoreUnavailableError
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.store import engine
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from tests.store.workers import claimed, complete, queue_of, until
 
@@ -76,3 +80,25 @@ def test_too_few_are_told_apart_from_an_outage(
     line = str(error.value)
     assert " must have a connection free for each worker and two more, got: " in line
     assert line.endswith("; allow this user more, or start fewer workers")
+
+
+# Optuna's constructor leaves its connection open when it fails.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_too_few_for_optuna_are_waited_for(
+    postgres_server: PostgresServer, postgres_url: str, definition: StudyDefinition
+) -> None:
+    url = postgres_server.limited(postgres_url, 3)
+    location, told = locate(url), list[str | None]()
+    study = enter_study(location, definition, seed=None, budget=4)
+    with (
+        closing(Store.writing(location, patience=RetryPolicy(60, tell=told.append))) as store,
+        closing(OptunaExport(store, study.name)) as export,
+        ThreadPoolExecutor() as pool,
+    ):
+        with psycopg.connect(url), psycopg.connect(url):
+            with pytest.raises(StoreUnavailableError, match="too many connections for role"):
+                export.add()
+            added = pool.submit(export.wait_and_add, 60.0)
+            until(lambda: bool(told) or added.done())
+        assert added.result(60)
+    assert told
