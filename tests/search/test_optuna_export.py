@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -170,7 +171,9 @@ class TestTables:
         storage = open_optuna()
         assert storage.get_current_version() == storage.get_head_version()
 
-    # A later one has other revisions, and maybe more than one at a time.
+    # A later one has other revisions, and maybe more than one at a time. Optuna's constructor
+    # leaves its connection open when it fails: it is to be warned of here, not in a later test.
+    @pytest.mark.filterwarnings("ignore::ResourceWarning")
     @pytest.mark.parametrize(
         "change",
         [
@@ -191,6 +194,8 @@ class TestTables:
         ):
             export.add()
         line = str(error.value)
+        del error
+        gc.collect()
         assert line.startswith(f"{store.location.shown} must have tables that Optuna ")
         assert line.endswith("; install the Optuna that made them, or choose another --storage")
         assert "\n" not in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -102,3 +103,4 @@ def test_too_few_for_optuna_are_waited_for(
             until(lambda: bool(told) or added.done())
         assert added.result(60)
     assert told
+    gc.collect()
