@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastrcaps_search.errors import DataError, UsageError
+from fastrcaps_search.typed import path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,4 +129,4 @@ def default_folder() -> Path:
     """``$XDG_CACHE_HOME/fastrcaps-search``, or ``~/.cache/fastrcaps-search``."""
     import platformdirs
 
-    return platformdirs.user_cache_path("fastrcaps-search")
+    return path_of(platformdirs.user_cache_path("fastrcaps-search"))
