@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastrcaps_search.errors import DataError, UsageError
-from fastrcaps_search.typed import path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,4 +128,4 @@ def default_folder() -> Path:
     """``$XDG_CACHE_HOME/fastrcaps-search``, or ``~/.cache/fastrcaps-search``."""
     import platformdirs
 
-    return path_of(platformdirs.user_cache_path("fastrcaps-search"))
+    return platformdirs.user_cache_path("fastrcaps-search")
