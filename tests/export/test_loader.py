@@ -440,3 +440,18 @@ def test_files_that_are_links_are_read(copied: Path, tmp_path: Path, layout: str
 def test_the_names_are_public() -> None:
     assert fastrcaps_search.load_network is load_network
     assert {"load_network", "export_network"} <= set(fastrcaps_search.__all__)
+
+
+def test_the_home_folder_is_meant_by_its_sign(
+    exports: dict[str, Path], trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    shutil.copytree(trained.file.parent, tmp_path / "home")
+    out = fastrcaps_search.export_network(
+        "small-lenet", "~/net", storage=f"~/{trained.file.name}", files="~/a-files"
+    )
+    assert out == tmp_path / "home" / "net"
+    card = load_network("~/net").card
+    assert card == load_network(exports["small-lenet"]).card
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
