@@ -298,8 +298,10 @@ def test_a_checkpoint_that_cannot_be_written_is_told(make: Callable[[], Site]) -
 
 
 def test_a_failure_in_a_folder_whose_name_is_no_utf_8_is_stored(
-    tmp_path: Path, splits: Splits
+    tmp_path: Path, splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Else pytest captures it, and its processes cannot hand on halves of characters.
+    monkeypatch.setattr(files.LOG, "propagate", False)
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     folder.mkdir()
     site = Site(folder, splits)
