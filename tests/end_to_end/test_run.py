@@ -304,7 +304,7 @@ def run_broken(command: Command, error: str, *more: str) -> subprocess.Completed
             *(sys.executable, "-c"),
             "import sys, fastrcaps_search.search.launch as launch\n"
             "old = launch.worker_command\n"
-            "launch.worker_command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
+            "launch.worker_command = lambda spec: [sys.executable, 'worker.py', old(spec)[-1]]\n"
             "from fastrcaps_search.cli.main import main\n"
             "sys.exit(main())",
             *("run", "--study", "bad.toml", "--trials", "6", "--workers", "1", *more),

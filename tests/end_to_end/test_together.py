@@ -363,7 +363,7 @@ def test_a_trial_that_runs_out_of_memory_is_tried_again_and_then_fails(
             *(sys.executable, "-c"),
             "import sys, fastrcaps_search.search.launch as launch\n"
             "old = launch.worker_command\n"
-            "launch.worker_command = lambda spec: [sys.executable, 'worker.py', *old(spec)[4:]]\n"
+            "launch.worker_command = lambda spec: [sys.executable, 'worker.py', old(spec)[-1]]\n"
             "from fastrcaps_search.cli.main import main\n"
             "sys.exit(main())",
             *("run", "--study", "two.toml", "--trials", "2", "--workers", "1"),
