@@ -89,11 +89,14 @@ def test_ranges_of_both_sets_are_told_apart(data_set: DataSet) -> None:
     ranges = {
         "clip them": (-0.2, 1.2),
         "pass .images . 1. / 2": (-1, 1),
-        "take their normalisation": ((np.array([0, 1]) - shades.mean) / shades.deviation),
+        "take their normalisation": (
+            -shades.mean / shades.deviation,
+            (1 - shades.mean) / shades.deviation,
+        ),
     }
-    for advice, ends in ranges.items():
+    for advice, (low, high) in ranges.items():
         with pytest.raises(UsageError, match=f"; {advice}"):
-            as_batch(np.linspace(*ends, 28 * 28).reshape(28, 28), like=data_set)
+            as_batch(np.linspace(low, high, 28 * 28).reshape(28, 28), like=data_set)
 
 
 def test_what_no_change_mends_gets_no_advice(lenet: LoadedNetwork) -> None:
