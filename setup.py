@@ -19,17 +19,10 @@ class BuildWithStudies(build_py):
         """Build the package, then copy."""
         super().run()
         if not self.editable_mode:
-            for source, target in self._studies().items():
-                self.mkpath(str(Path(target).parent))
-                self.copy_file(source, target)
-
-    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """All files that a build makes."""
-        return [*super().get_outputs(include_bytecode), *self._studies().values()]
-
-    def _studies(self) -> dict[str, str]:
-        folder = Path(self.build_lib, "fastrcaps_search", "studies")
-        return {str(path): str(folder / path.name) for path in Path("studies").glob("*.toml")}
+            folder = str(Path(self.build_lib, "fastrcaps_search", "studies"))
+            self.mkpath(folder)
+            for path in Path("studies").glob("*.toml"):
+                self.copy_file(str(path), folder)
 
 
 setup(cmdclass={"build_py": BuildWithStudies})

@@ -8,7 +8,7 @@ import sys
 from fastrcaps_search import load_study
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import training_plan
-from fastrcaps_search.training.resources import cores
+from fastrcaps_search.training.resources import granted_cores
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import stage
 
@@ -16,7 +16,7 @@ study = load_study(sys.argv[1] if len(sys.argv) > 1 else "mnist-mini")
 assignment = next(study.assignments())  # the first configuration of the space or of the list
 print(assignment.to_dict())
 
-splits = stage(study, device="cpu", threads=cores(), folder=None)
+splits = stage(study, device="cpu", threads=granted_cores().amount, folder=None)
 plan = training_plan(study, assignment)
 device = splits.training.labels.device
 kernel = choose_kernel(device, network=plan.network, precision=plan.precision)

@@ -25,8 +25,9 @@ import os
 import textwrap
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,26 +98,26 @@ class IdxDataSet(DataSet):
         Raises:
             DataError: Some, but not all, of the files are there, or none but other images.
         """
-        names = {"raw", *map(_simple, (self.name, self.torchvision_name))} - {""}
-        places = _places(folder, names)
-        layouts = {place: files for place in places if (files := _files_in(place))}
-        for files in layouts.values():
+        names = {"raw", _simple(self.name), _simple(self.torchvision_name)}
+        layouts = [
+            (place, files) for place in _places(folder, names) if (files := _files_in(place))
+        ]
+        for _, files in layouts:
             if len(files) == len(FILE_NAMES):
                 return tuple(files.values())
-        if not layouts and (picture := _picture_in(folder)):
+        for place, files in layouts:
+            missing = ", ".join(name for name in FILE_NAMES if name not in files)
+            raise DataError(
+                f"{place} must hold all four files of {self}, but {missing} is missing: add it "
+                "(gzipped or not), or remove the others to have all downloaded"
+            )
+        if picture := _picture_in(folder):
             raise DataError(
                 f"the images of {self} must be under {folder}, but it holds others, as {picture}, "
                 f"and nothing is downloaded beside them: name with --data-dir or {DATA_VARIABLE} "
                 f"the folder that has {self}, or an empty one to download into; {OWN_IMAGES}"
             )
-        if not layouts:
-            return ()
-        place, files = next(iter(layouts.items()))
-        missing = ", ".join(name for name in FILE_NAMES if name not in files)
-        raise DataError(
-            f"{place} must hold all four files of {self}, but {missing} is missing: add it "
-            "(gzipped or not), or remove the others to have all downloaded"
-        )
+        return ()
 
     def _downloaded(self, folder: Path) -> tuple[Path, ...]:
         """The files after a download, one process at a time."""
@@ -152,10 +153,9 @@ class IdxDataSet(DataSet):
         found = hashlib.sha256(content).hexdigest()
         if found != checksum:
             raise self._another(file, found, content)
-        dimensions = content[3]
-        sizes = np.frombuffer(content, ">u4", dimensions, offset=4)
+        sizes = _sizes(content)
         # torch warns about arrays that cannot be written.
-        values = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * dimensions)
+        values = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * len(sizes))
         return values.reshape(sizes)
 
     def _another(self, file: Path, checksum: str, content: bytes) -> DataError:
@@ -183,12 +183,10 @@ def _simple(name: str) -> str:
 
 def _places(folder: Path, names: set[str], deepest: int = DEEPEST) -> Iterator[Path]:
     """Folders below this one whose names are among the simple ones given, then this one."""
-    try:
-        inner = sorted(path for path in folder.iterdir() if _simple(path.name) in names)
-    except OSError:
-        inner = []
-    for path in inner if deepest else []:
-        yield from _places(path, names, deepest - 1)
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()) if deepest else ():
+            if _simple(path.name) in names:
+                yield from _places(path, names, deepest - 1)
     yield folder
 
 
@@ -213,12 +211,11 @@ def _files_in(place: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for name in FILE_NAMES:
-        names = (name, name.replace("-idx", ".idx"))
-        paths = ((place / one, place / f"{one}.gz", place / one / one) for one in names)
-        for path in chain.from_iterable(paths):
-            # Where it cannot be looked, there is no file, and the download says why.
-            if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises there
-                found.setdefault(name, path)
+        for one in (name, name.replace("-idx", ".idx")):
+            for path in (place / one, place / f"{one}.gz", place / one / one):
+                # Where it cannot be looked, there is no file, and the download says why.
+                if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises there
+                    found.setdefault(name, path)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ BLACK = 0.01
 
 UNLIKE = 0.6
 """So far from the training's is the mean of the edge of inverted images; that of noise is not."""
-WHOLE_CHANGES = [("divide them, as in images // 257", 1 / 65535, 0.0)]
 EDGE = np.pad(np.zeros([IMAGE_SIDE - 2] * 2, dtype=bool), 1, constant_values=True)
 
 
@@ -43,8 +41,8 @@ def as_batch(images: object, *, like: DataSet | None = None) -> tuple[Tensor, bo
         raise UsageError(f"images must have the shape {SHAPES}, got {list(shape)}")
     shades = like.shades if like else None
     scaled = _scaled(values, shades).reshape(-1, 1, *side)
-    if shades and scaled.size:
-        _compare(scaled, str(like), shades, "1" if values.dtype.kind == "f" else "255")
+    if like and shades and scaled.size:
+        _compare(scaled, like.name, shades, white="1" if values.dtype.kind == "f" else "255")
     return torch.from_numpy(scaled), len(shape) == 2
 
 
@@ -73,8 +71,7 @@ def _scaled(values: NDArray[np.generic], shades: Shades | None) -> NDArray[np.fl
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     # NaN is in no range.
     if not (low >= 0 and high <= largest):
-        floats = values.astype(np.float64)
-        advice = "" if shades is None else _advice(floats, shades, whole=largest == 255)
+        advice = _advice(low, high, shades) if shades and largest == 1 else ""
         raise UsageError(
             f"images of {what} must be from 0 to {largest}, got {low:g} to {high:g}{advice}"
         )
@@ -87,8 +84,8 @@ def _scaled(values: NDArray[np.generic], shades: Shades | None) -> NDArray[np.fl
     return np.array(values, dtype=np.float32, order="C") / np.float32(largest)
 
 
-def _advice(values: NDArray[np.float64], shades: Shades, *, whole: bool) -> str:
-    """The change that makes images of another range most like those of the training, if any."""
+def _advice(low: float, high: float, shades: Shades) -> str:
+    """The first change that gives floats of another range that of the training, if any."""
     back = f"images * {shades.deviation:.4f} + {shades.mean:.4f}"
     # With the factor and what is added.
     changes = [
@@ -97,21 +94,17 @@ def _advice(values: NDArray[np.float64], shades: Shades, *, whole: bool) -> str:
         ("pass (images + 1) / 2", 0.5, 0.5),
         (f"take their normalisation back, as in {back}", shades.deviation, shades.mean),
     ]
-    found = []
-    for advice, factor, added in WHOLE_CHANGES if whole else changes:
-        changed = values * factor + added
+    for advice, factor, added in changes:
         # Every image of a training has black and white in it.
-        if -OVERSHOOT <= changed.min() < 0.5 <= changed.max() <= 1 + OVERSHOOT:
-            # From grey, as they may be inverted besides.
-            apart = abs(_edge(changed) - 0.5) - abs(shades.border - 0.5)
-            found.append((abs(apart), f"; {advice}"))
-    return min(found, default=(0.0, ""))[1]
+        if -OVERSHOOT <= low * factor + added < 0.5 <= high * factor + added <= 1 + OVERSHOOT:
+            return f"; {advice}"
+    return ""
 
 
-def _compare(images: NDArray[np.float32], name: str, shades: Shades, white: str) -> None:
+def _compare(images: NDArray[np.float32], name: str, shades: Shades, *, white: str) -> None:
     """Warn of images [N, 1, 28, 28] in [0, 1] that are inverted or black."""
     unlike = ""
-    if abs(_edge(images) - shades.border) > UNLIKE:
+    if abs(float(images[..., EDGE].mean()) - shades.border) > UNLIKE:
         sides = ("light on dark", "dark on light")
         wanted, got = sides if shades.border < 0.5 else sides[::-1]
         unlike = f"{wanted}, got {got}; pass {white} - images"
@@ -120,8 +113,3 @@ def _compare(images: NDArray[np.float32], name: str, shades: Shades, white: str)
     if unlike:
         # At the line that calls a method of the network: once, with Python's usual filters.
         warnings.warn(f"images must be like those of {name}, {unlike}", stacklevel=6)
-
-
-def _edge(images: NDArray[Any]) -> float:
-    """Mean of the pixels at the edge of images [..., 28, 28]."""
-    return float(images[..., EDGE].mean())

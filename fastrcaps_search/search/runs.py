@@ -99,9 +99,7 @@ def fail_run(place: Workplace, lease: RunLease, *, kind: str, message: str) -> N
     """Store and tell that a run ended without values, by the error that is handled."""
     study, key = place.study, lease.claim.key
     log = files.run_log(lease.store.location, study, key)
-    told = (kind, message, traceback.format_exc(), str(log))
-    # The names of files need not be of characters, which is all that a database takes.
-    failure = Failure(*(text.encode(errors="backslashreplace").decode() for text in told))
+    failure = Failure(kind, message, traceback.format_exc(), str(log))
     LOG.error(f"failed: {message}\n{failure.trace}")
     is_planned, diverged = key.run < study.definition.runs_per_trial, failure.is_divergence
     lease.fail(failure, ends_trial=is_planned or diverged)

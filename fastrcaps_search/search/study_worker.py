@@ -61,7 +61,7 @@ class Worker:
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
-        self._cores = min(spec.threads, cores()) if spec.device == "cpu" else 0
+        self._cores = min(spec.threads, cores().amount) if spec.device == "cpu" else 0
         self._slots = Slots(owner=f"{spec.name} of study {study.name}")
         claimant = Claimant(
             store=store,
@@ -116,7 +116,7 @@ class Worker:
         Where there are not so many free cores, it gets those at hand: nobody knows how long it
         would wait, with a trial that others could train.
         """
-        threads = self._spec.threads if before is None else min(before, cores())
+        threads = self._spec.threads if before is None else min(before, cores().amount)
         if not self._cores or self._slots.try_claim(threads):
             return threads
         return len(self._slots.held)

@@ -193,8 +193,8 @@ def failure_columns(failure: Failure) -> dict[str, str]:
 
 
 def storable(text: str) -> str:
-    """The text without NUL and halves of characters, which no database takes."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    """The text without NUL, and with escaped halves of characters: no database takes them."""
+    return text.replace("\0", "").encode(errors="backslashreplace").decode()
 
 
 class now(FunctionElement[float]):  # noqa: N801  # an SQL function

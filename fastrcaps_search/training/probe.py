@@ -15,13 +15,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from statistics import harmonic_mean, median
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fastrcaps_search.definition.choices import Decoder
 from fastrcaps_search.definition.study import StudyDefinition
@@ -33,10 +34,9 @@ from fastrcaps_search.training.resources import memory
 WINDOW_SECONDS = 0.4
 """Time for the steps of one batch size; one step is made however long it takes."""
 PATIENCE_SECONDS = 120.0
-"""The longest that a process waits for the others."""
-
-MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-"""Unit in which the kernel gives the memory of a process."""
+"""The longest that a process waits for the others, at least."""
+LOOK_SECONDS = 0.001
+"""How often it looks for them."""
 
 StepOf = Callable[[int], Callable[[], object]]
 """Gives the training step of a batch size, warmed up."""
@@ -125,8 +125,8 @@ def benchmark(
     """
     found: list[tuple[int, int, dict[int, float]]] = []
     for workers, threads in layouts:
-        # The largest process so far; where it is too large, the kernel ends whichever it likes.
-        need = workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * MAXRSS_BYTES
+        # The largest process so far, in KiB; of what is too large the kernel ends what it likes.
+        need = workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         most = memory()
         if found and need > most.amount:
             allowed = f"{most.by or 'this machine'} allows {most.amount / 1e9:.1f}"
@@ -184,14 +184,14 @@ def _together(
     # process has one thread of Python, and has not yet made torch start any of its own.
     context = multiprocessing.get_context("fork")
     # Barriers and arrays of multiprocessing are files in /dev/shm, which containers may lack.
-    pipes = [context.Pipe(duplex=False) for _ in range(workers)]
-    shared = mmap.mmap(-1, 8 * workers * len(sizes))
-    seconds = np.frombuffer(shared).reshape(len(sizes), workers)
+    shared = mmap.mmap(-1, 8 * workers * (1 + len(sizes)))
+    meetings, *seconds = np.frombuffer(shared).reshape(-1, workers)
 
     def train(place: int) -> None:
-        meet = partial(_meet, pipes, place)
+        meet = partial(_meet, meetings, place)
         found = step_seconds(make, sizes, device="cpu", threads=threads, meet=meet)
-        seconds[:, place] = list(found.values())
+        for row, size in zip(seconds, sizes, strict=True):
+            row[place] = found[size]
 
     processes = [
         context.Process(target=train, args=(place,), daemon=True) for place in range(workers)
@@ -211,23 +211,14 @@ def _together(
     return {size: harmonic_mean(row.tolist()) for size, row in zip(sizes, seconds, strict=True)}
 
 
-def _meet(pipes: Sequence[tuple[Connection, Connection]], place: int) -> None:
-    """Wait until all have come: each of the others tells the first, which then lets them go."""
-    (heard, _), (_, to_first), others = pipes[place], pipes[0], pipes[1:]
-    if place == 0:
-        for _ in others:
-            _hear(heard)
-        for _, to_other in others:
-            to_other.send_bytes(b"go")
-    else:
-        to_first.send_bytes(b"here")
-        _hear(heard)
-
-
-def _hear(pipe: Connection) -> None:
-    if not pipe.poll(PATIENCE_SECONDS):
-        raise TimeoutError(f"another process must come to measure within {PATIENCE_SECONDS:g} s")
-    pipe.recv_bytes()
+def _meet(meetings: NDArray[np.float64], place: int) -> None:
+    """Wait until all have come: each counts in its place how often it has."""
+    meetings[place] += 1
+    for _ in range(round(PATIENCE_SECONDS / LOOK_SECONDS)):
+        if meetings.min() >= meetings[place]:
+            return
+        time.sleep(LOOK_SECONDS)
+    raise TimeoutError(f"another process must come to measure within {PATIENCE_SECONDS:g} s")
 
 
 def _have_ended_well(processes: Iterable[ForkProcess]) -> bool:

@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 PROCESS = Path("/proc/self")
 """Where the kernel says which control groups this process is in, and where they are mounted."""
+GROUP = re.compile(r"(?m)^\d+:([^:]*):(.+)$")
+"""Controllers (none in version 2) and path of a line of ``cgroup``."""
+MOUNT = re.compile(r"(?m)^(?:\S+ ){3}(\S+) (\S+) .*- cgroup(2?) .*?(\S+)$")
+"""Root, place, version and options of a line of ``mountinfo`` that mounts control groups."""
 GRANTS = (
     *("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS"),
     *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "PBS_NUM_PPN", "LSB_DJOB_NUMPROC", "NSLOTS"),
@@ -59,25 +63,19 @@ class Limit(NamedTuple):
 
 def granted_cores() -> Limit:
     """Cores that a command may use: those of this process, or as many as a variable grants."""
-    # OpenMP takes a list, of which the first is for threads that start no others.
-    given = {name: os.environ.get(name, "").partition(",")[0].strip() for name in GRANTS}
-    grants = [
-        Limit(int(value), f"{name}={value}")
-        for name, value in given.items()
-        if re.fullmatch("0*[1-9][0-9]{0,8}", value)
-    ]
-    return min([_cores(), *grants])
+    limits = [cores()]
+    for name in GRANTS:
+        # OpenMP takes a list, of which the first is for threads that start no others.
+        if found := re.match(r"\s*0*([1-9]\d{0,8})\s*(,|$)", os.environ.get(name, "")):
+            limits.append(Limit(int(found[1]), f"{name}={found[1]}"))
+    return min(limits)
 
 
-def cores() -> int:
+def cores() -> Limit:
     """Cores that this process may use: those of its affinity, within its control groups' quotas.
 
     All processes of a user share them, whatever was granted to each.
     """
-    return _cores().amount
-
-
-def _cores() -> Limit:
     count = len(_affinity())
     limits = [Limit(count, "the CPU affinity" if count < (os.cpu_count() or 1) else "")]
     for group in _control_groups("cpu"):
@@ -104,18 +102,14 @@ def memory() -> Limit:
 
 def _control_groups(controller: str) -> Iterator[Path]:
     """Folders of the control groups of this process, and of those above, that can be seen here."""
-    own = [line.split(":", 2)[1:] for line in _text(PROCESS / "cgroup").splitlines()]
-    for mount in _text(PROCESS / "mountinfo").splitlines():
-        place, _, (kind, *_, options) = (part.split() for part in mount.partition(" - "))
-        is_first = kind == "cgroup" and controller in options.split(",")
-        if not (is_first or kind == "cgroup2"):
-            continue
-        root, top = place[3], Path(place[4])
-        for controllers, path in own:
-            if (controller if is_first else "") in controllers.split(","):
+    groups = GROUP.findall(_text(PROCESS / "cgroup"))
+    for root, top, version, options in MOUNT.findall(_text(PROCESS / "mountinfo")):
+        wanted = "" if version == "2" else controller
+        for controllers, path in groups:
+            if wanted in controllers.split(",") and wanted in ("", *options.split(",")):
                 # In a container its own group may be mounted in place of the topmost one.
                 below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else "."
-                group = top / below
+                group = Path(top, below)
                 yield from (one for one in (group, *group.parents) if one.is_relative_to(top))
 
 
@@ -127,7 +121,7 @@ def _text(file: Path) -> str:
 
 def core_ids() -> tuple[int, ...]:
     """Ids of the cores that this process may use, in order: as many as :func:`cores` counts."""
-    return tuple(sorted(_affinity())[: cores()])
+    return tuple(sorted(_affinity())[: cores().amount])
 
 
 def may_have_cards() -> bool:

@@ -83,6 +83,6 @@ def test_doctor_says_what_is_here(cli: Cli) -> None:
     assert "cpu (CPU " in done.stdout
     limited = cli("doctor", "--json", OMP_NUM_THREADS="1", SLURM_CPUS_PER_TASK="2")
     facts = json.loads(limited.stdout)
-    by = "this machine" if cores() == 1 else "OMP_NUM_THREADS=1"
+    by = "this machine" if cores().amount == 1 else "OMP_NUM_THREADS=1"
     assert (facts["cores"], facts["cores by"]) == (1, by)
     assert "data mnist-mini" in done.stdout

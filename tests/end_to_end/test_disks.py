@@ -65,7 +65,7 @@ def test_a_disk_that_neither_flushes_nor_replaces_costs_nothing(
     done = quick(*RUN, **within)
     assert (done.returncode, done.stderr) == (0, "")
     assert "this checkpoint" not in done.stdout
-    named = " (cores: 1 by OMP_NUM_THREADS=1)" if cores() > 1 else ""
+    named = " (cores: 1 by OMP_NUM_THREADS=1)" if cores().amount > 1 else ""
     assert f"; 1 worker with 1 thread{named} on CPU " in done.stdout
     # The page and an empty folder are replaced.
     for arguments in (

@@ -257,7 +257,7 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     rows = connection.execute("select device_name, cores, workers, threads from fastrcaps_layouts")
     ((device, count, workers, threads),) = rows.fetchall()
     connection.close()
-    assert (device, count) == (name, cores())
+    assert (device, count) == (name, cores().amount)
     assert 1 <= workers * threads <= count
     if count > 1:
         assert re.fullmatch(

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastrcaps_search.data.shipped import MNIST_MINI
+from fastrcaps_search.data.data_set import DataSet
+from fastrcaps_search.data.shipped import FASHION_MNIST, MNIST_MINI
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.export.images import as_batch
 from fastrcaps_search.export.loader import LoadedNetwork, load_network
@@ -56,11 +57,6 @@ CHANGES: dict[str, tuple[Callable[[Floats], Any], str, Callable[[Any], Any]]] = 
         r"take their normalisation back, as in images \* 0\.3086 \+ 0\.1313",
         lambda x: (x * 0.3086 + 0.1313).clip(0, 1),
     ),
-    "16 bit": (
-        lambda x: np.rint(x * 65535).astype(np.uint16),
-        "divide them, as in images // 257",
-        lambda x: x // 257,
-    ),
 }
 
 
@@ -84,6 +80,23 @@ def test_another_range_is_told_the_change_that_mends_it(
             lenet.predict(mended)
         mended = 1 - mended
     assert np.mean(lenet.predict(mended) == lenet.predict(images)) > 0.85
+
+
+@pytest.mark.parametrize("data_set", [MNIST_MINI, FASHION_MNIST], ids=str)
+def test_ranges_of_both_sets_are_told_apart(data_set: DataSet) -> None:
+    shades = data_set.shades
+    assert shades
+    ranges = {
+        "clip them": (-0.2, 1.2),
+        "pass .images . 1. / 2": (-1, 1),
+        "take their normalisation": (
+            -shades.mean / shades.deviation,
+            (1 - shades.mean) / shades.deviation,
+        ),
+    }
+    for advice, (low, high) in ranges.items():
+        with pytest.raises(UsageError, match=f"; {advice}"):
+            as_batch(np.linspace(low, high, 28 * 28).reshape(28, 28), like=data_set)
 
 
 def test_what_no_change_mends_gets_no_advice(lenet: LoadedNetwork) -> None:

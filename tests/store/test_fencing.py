@@ -158,7 +158,7 @@ class TestWhatEveryDatabaseTakes:
         odd = Failure("E\0", "a\0b \udcff é €", "line\0\n\ud800", "lo\udce9g")
         fail(store, claimed(make_queue()), odd)
         (trial,) = store.trials(study)
-        assert trial.failure == Failure("E", "ab ? é €", "line\n?", "lo?g")
+        assert trial.failure == Failure("E", "ab \\udcff é €", "line\n\\ud800", "lo\\udce9g")
 
     def test_a_process_may_have_begun_long_after_the_boot(
         self,

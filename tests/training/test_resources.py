@@ -79,7 +79,7 @@ def test_cores_are_those_of_the_affinity_within_the_quota(
     pretend: Pretend, quota: str | None, found: int
 ) -> None:
     pretend("0::/\n", VERSION_2, {} if quota is None else {"cpu.max": quota})
-    assert cores() == found
+    assert cores().amount == found
 
 
 # What the kernel shows of a process in the group, its mounts, the files, and the least limits:
@@ -189,7 +189,7 @@ def test_what_is_granted_limits_a_command_but_not_the_cores_that_all_share(
     assert granted_cores().words == words
     # Two commands with two cores each may run side by side; a run that was begun with more
     # threads goes on with them.
-    assert cores() == len(core_ids()) == 16
+    assert cores().amount == len(core_ids()) == 16
 
 
 def test_the_affinity_is_named(sixteen: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +211,9 @@ def test_core_ids_are_the_lowest_of_the_affinity_within_the_quota(
 def test_core_ids_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert (core_ids(), cores()) == ((0, 1, 2), 3)
+    assert (core_ids(), cores().amount) == ((0, 1, 2), 3)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert (core_ids(), cores()) == ((0,), 1)
+    assert (core_ids(), cores().amount) == ((0,), 1)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +27,8 @@ class Clock:
 
     def perf_counter(self) -> float:
         return self.now
+
+    sleep = staticmethod(time.sleep)
 
 
 @pytest.fixture
