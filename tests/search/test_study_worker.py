@@ -32,6 +32,7 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import Purpose, StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import Limit
 from tests.store.workers import claimed, complete, fail
 
 pytestmark = pytest.mark.usefixtures("torch_as_it_was")
@@ -71,7 +72,7 @@ def open_store(location: Location) -> Iterator[Callable[[], Store]]:
 def all_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Slots]:
     """All cores of a machine with two, held by somebody else."""
     monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
-    monkeypatch.setattr("fastrcaps_search.search.study_worker.cores", lambda: 1)
+    monkeypatch.setattr("fastrcaps_search.search.study_worker.cores", lambda: Limit(1))
     with Slots(owner="worker-7 of study other") as slots:
         assert slots.try_claim(len(os.sched_getaffinity(0)))
         yield slots
