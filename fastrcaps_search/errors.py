@@ -12,7 +12,7 @@
     │   ├── WrongStoreError        not a database of ours (exit code 2)
     │   ├── ReadOnlyStoreError     the database cannot be written
     │   ├── StoreUnavailableError  the database does not answer now, but may later
-    │   │   └── UnfitDiskError     the disk under it refuses: an outage, or unfit for SQLite
+    │   │   └── UnfitDiskError     the disk under it refuses, and has held nothing so far
     │   ├── StudyNotFoundError     the database has no such study (exit code 2)
     │   └── LeaseLostError         another worker has taken the trial over
     ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
@@ -98,7 +98,7 @@ class StoreUnavailableError(StoreError):
 
 
 class UnfitDiskError(StoreUnavailableError):
-    """The disk under an SQLite file refuses: at first for good, most likely, later an outage."""
+    """The disk under an SQLite file refuses what it never did before: for good, most likely."""
 
 
 class StudyNotFoundError(StoreError):

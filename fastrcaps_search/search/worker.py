@@ -61,10 +61,9 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     def tell_outage(reason: str | None) -> None:
         tell(WorkerEvent.STORE_OUT if reason else WorkerEvent.STORE_BACK, reason=reason)
 
+    patience = RetryPolicy(spec.store_patience, stop, tell_outage)
     # By the process that started this one.
     note_written(spec.location)
-    patience = RetryPolicy(spec.store_patience, stop, tell_outage)
-    patience.used.set()
     with (
         closing(Store.writing(spec.location, patience=patience)) as store,
         closing(Worker(store, spec, tell=tell, stop=stop)) as worker,

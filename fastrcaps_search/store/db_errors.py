@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from fastrcaps_search.disk import owner_of
+from fastrcaps_search.disk import FULL, owner_of
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
@@ -40,7 +40,7 @@ UNKNOWN = (
 """What PostgreSQL and pgbouncer say to whom they do not know, or of what they do not have."""
 POOLED = ("unsupported startup parameter", "statement pooling")
 """What pgbouncer does not pass on."""
-FULL = ("too many connections", "too many clients", "slots are reserved", "no more connections")
+TAKEN = ("too many connections", "too many clients", "slots are reserved", "no more connections")
 """What they say while others hold all the connections; the driver gives no state then."""
 REPORT = "this may be a fault of fastrcaps-search, which --debug or the worker's log can trace"
 LOCK_TIMEOUT = "55P03"
@@ -50,10 +50,11 @@ PROBE_BYTES = 65_536
 PASSING = ("08", "25P", "40", "53", "55", "57")
 """Beginnings of the states that pass: lost connections, time-outs, deadlocks, shutdowns."""
 _written: set[str] = set()
+"""Databases, as they are shown, that this process or the one that started it has written."""
 
 
 def note_written(location: Location) -> None:
-    """From now on it is an outage when the database cannot be written: it could be."""
+    """From now on it is an outage when the database or its disk refuses: it could be written."""
     _written.add(location.shown)
 
 
@@ -83,15 +84,16 @@ def translated(error: Exception, location: Location) -> FastrcapsError:
 
 def _of_sqlite(error: Exception, cause: str, path: Path) -> FastrcapsError:
     refused = _refusal(path) if any(sign in cause for sign in BY_DISK) else OSError()
-    said = f"{cause} ({refused.strerror})" if refused.errno else cause
+    if refused.errno:
+        cause = f"{cause} ({refused.strerror})"
     if refused.errno == errno.EFBIG:
         return StoreError(
-            f"{path} must be allowed to grow, got: {said}; raise the limit on the size of files "
+            f"{path} must be allowed to grow, got: {cause}; raise the limit on the size of files "
             "(`ulimit -f`) and run the same line again, nothing is lost"
         )
-    if "disk is full" in cause or refused.errno in (errno.ENOSPC, errno.EDQUOT):
+    if "disk is full" in cause or refused.errno in FULL:
         return DiskError(
-            f"{path}: the disk must have room for the database, got: {said}; "
+            f"{path}: the disk must have room for the database, got: {cause}; "
             "free some space and run the same line again, nothing is lost"
         )
     if "unable to open" in cause and not path.exists():
@@ -111,8 +113,9 @@ def _of_sqlite(error: Exception, cause: str, path: Path) -> FastrcapsError:
             "stop the program that holds it"
         )
     if any(sign in cause for sign in BY_DISK):
-        return UnfitDiskError(
-            f"{path} must be on a disk that can hold and lock an SQLite database, got: {said}; "
+        kind = StoreUnavailableError if str(path) in _written else UnfitDiskError
+        return kind(
+            f"{path} must be on a disk that can hold and lock an SQLite database, got: {cause}; "
             "NFS, 9p and the like cannot: name a file on a local disk or a PostgreSQL database "
             "with --storage, or look after the disk"
         )
@@ -123,7 +126,7 @@ def _refusal(path: Path) -> OSError:
     """What the system says to a lock, and a write as far from the start: SQLite does not tell."""
     beside = [path, path.with_name(f"{path.name}-wal")]
     try:
-        end = max(file.stat().st_size for file in beside if file.exists())
+        end = max((file.stat().st_size for file in beside if file.exists()), default=0)
         with tempfile.TemporaryFile(dir=path.parent) as file:
             # Of the database itself, the lock would end that of SQLite.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,7 +184,7 @@ def _of_postgresql(
             f"{shown} must be pooled by transaction or session, and opened without options in the "
             f"URL or environment (PGOPTIONS) that the pooler refuses, got: {cause}; change that"
         )
-    if any(sign in cause for sign in FULL):
+    if any(sign in cause for sign in TAKEN):
         return StoreUnavailableError(
             f"{shown} must have a connection free for each worker and two more, got: {cause}; "
             "allow this user more, or start fewer workers"

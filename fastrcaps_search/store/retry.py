@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 QUIET_SECONDS = 1.0
-"""Outages up to this length are not worth a line; a new database's disk is tried no longer."""
+"""Outages up to this length are not worth a line; a disk that may be unfit is tried no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,11 @@ class RetryPolicy:
         stop: Ends the waiting when it is set.
         tell: Called with the reason when an outage has lasted a while, and with ``None`` when it
             is over.
-        used: Set once this process, or the one that started it, has used the database.
     """
 
     seconds: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     tell: Callable[[str | None], None] = lambda reason: None
-    used: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, attempt: Callable[[], Result]) -> Result:
         """What the attempt returns, once it succeeds.
@@ -59,8 +57,8 @@ class RetryPolicy:
             except (StoreUnavailableError, DiskError) as error:
                 if self.seconds == 0:
                     raise
-                is_unfit = isinstance(error, UnfitDiskError) and not self.used.is_set()
-                if is_unfit and time.monotonic() - first >= QUIET_SECONDS:
+                tried = time.monotonic() - first
+                if isinstance(error, UnfitDiskError) and tried >= QUIET_SECONDS:
                     raise
                 began = time.monotonic() if began is None else began
                 waited = time.monotonic() - began
@@ -70,7 +68,6 @@ class RetryPolicy:
                     self.tell(str(error))
                 self.stop.wait(min(pause, self.seconds - waited))
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        self.used.set()
         if told:
             self.tell(None)
         return result
