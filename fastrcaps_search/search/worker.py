@@ -21,7 +21,7 @@ from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
-from fastrcaps_search.store.db_errors import note_written
+from fastrcaps_search.store.db_errors import note_used
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 
@@ -63,7 +63,7 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
 
     patience = RetryPolicy(spec.store_patience, stop, tell_outage)
     # By the process that started this one.
-    note_written(spec.location)
+    note_used(spec.location)
     with (
         closing(Store.writing(spec.location, patience=patience)) as store,
         closing(Worker(store, spec, tell=tell, stop=stop)) as worker,

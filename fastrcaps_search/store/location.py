@@ -76,8 +76,7 @@ def chosen_location(storage: str | None, files: str | None = None) -> Location:
     Raises:
         UsageError: As for :func:`locate`, or a character that nobody means.
     """
-    typed = storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE
-    plain = unwrapped(typed, "storage")
+    plain = unwrapped(storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE, "storage")
     folder = files or os.environ.get(FILES_VARIABLE)
     found = locate(plain, files=path_of(folder, "the folder of files") if folder else None)
     if found.path is not None:
@@ -137,14 +136,12 @@ def _postgresql(rest: str, files: Path | None) -> Location:
     url = f"postgresql+psycopg://{rest}"
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        place = f"{f'[{host}]' if ':' in host else host}{f':{parts.port}' if parts.port else ''}"
+        before, _, place = parts.netloc.rpartition("@")
         # SQLAlchemy ends a password at the first @, urlsplit at the last.
-        user_ends_once = "@" not in parts.netloc.rpartition("@")[0]
-        complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment and user_ends_once
+        complete = parts.port != 0 and "@" not in before and not parts.fragment
     except ValueError:
         complete = False
-    if not complete:
+    if not (complete and DATABASE_NAME.fullmatch(parts.path)):
         raise UsageError(
             "storage must be postgresql://user@host:port/database, got a URL without a "
             "database or with a port that is no number; write / @ : # ? in a password as "

@@ -8,18 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fastrcaps_search.errors import (
-    DiskError,
-    InterruptedRunError,
-    StoreUnavailableError,
-    UnfitDiskError,
-)
+from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreUnavailableError
 
 Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 QUIET_SECONDS = 1.0
-"""Outages up to this length are not worth a line; a disk that may be unfit is tried no longer."""
+"""Outages up to this length are not worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +44,13 @@ class RetryPolicy:
             DiskError: The same, with a full disk under the database.
             InterruptedRunError: Asked to stop while the database did not answer.
         """
-        first, began, pause, told = time.monotonic(), None, FIRST_PAUSE_SECONDS, False
+        began, pause, told = None, FIRST_PAUSE_SECONDS, False
         while True:
             try:
                 result = attempt()
                 break
             except (StoreUnavailableError, DiskError) as error:
                 if self.seconds == 0:
-                    raise
-                tried = time.monotonic() - first
-                if isinstance(error, UnfitDiskError) and tried >= QUIET_SECONDS:
                     raise
                 began = time.monotonic() if began is None else began
                 waited = time.monotonic() - began
