@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from fastrcaps_search.disk import FULL, owner_of
+from fastrcaps_search.disk import FULL, owned
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
@@ -144,7 +144,7 @@ def _closed(path: Path) -> str:
     for ending in ("-shm", "-wal", "-journal", ""):
         file = path.with_name(f"{path.name}{ending}")
         if os.access(path.parent, os.W_OK) and file.exists() and not os.access(file, os.W_OK):
-            return f"{file}, which belongs to {owner_of(file)},"
+            return owned(file)
     return ""
 
 
