@@ -123,11 +123,15 @@ def reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def owner_of(path: Path) -> str:
-    """Name of the user whose file it is, or the number of one without a name."""
+def owned(path: Path) -> str:
+    """The path with the name of the user whose it is, or the number of one without a name.
+
+    Alone where nothing is there.
+    """
     try:
-        return path.owner()
+        owner = path.owner()
     except KeyError:
-        return str(path.stat().st_uid)
+        owner = str(path.stat().st_uid)
     except OSError:
-        return "nobody"
+        return str(path)
+    return f"{path}, which belongs to {owner},"

@@ -12,7 +12,6 @@
     │   ├── WrongStoreError        not a database of ours (exit code 2)
     │   ├── ReadOnlyStoreError     the database cannot be written
     │   ├── StoreUnavailableError  the database does not answer now, but may later
-    │   │   └── UnfitDiskError     the disk under it refuses: an outage, or unfit for SQLite
     │   ├── StudyNotFoundError     the database has no such study (exit code 2)
     │   └── LeaseLostError         another worker has taken the trial over
     ├── DiskError                 the disk or folder refuses what must be written (exit code 1)
@@ -95,10 +94,6 @@ class ReadOnlyStoreError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The database does not answer now, or holds a lock for too long: it may answer later."""
-
-
-class UnfitDiskError(StoreUnavailableError):
-    """The disk under an SQLite file refuses: at first for good, most likely, later an outage."""
 
 
 class StudyNotFoundError(StoreError):

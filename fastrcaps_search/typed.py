@@ -42,10 +42,12 @@ def path_of(given: str | Path, what: str = "the path") -> Path:
     Raises:
         UsageError: It names no file or folder of this machine.
     """
-    if not isinstance(given, str):
-        return Path(expanded(str(given), what))
-    text = unwrapped(given, what)
-    require_plain(text, what)
+    text = str(given)
+    if isinstance(given, str):
+        text = unwrapped(given, what)
+        require_no_variable(text, what)
+        if URL.match(text):
+            raise _refused(what, f"the URL {text!r}", "name a file or folder of this machine")
     return Path(expanded(text, what))
 
 
@@ -63,16 +65,14 @@ def expanded(text: str, what: str) -> str:
     return path
 
 
-def require_plain(text: str, what: str) -> None:
-    """Refuse what would make a folder of the name of a variable, or of a protocol.
+def require_no_variable(text: str, what: str) -> None:
+    """Refuse what would make a file or folder of the name of a variable.
 
     Raises:
-        UsageError: It is that.
+        UsageError: It would.
     """
     if UNSET.search(text):
         raise _refused(what, f"$ in {text!r}", "write out what the variable stands for")
-    if URL.match(text):
-        raise _refused(what, f"the URL {text!r}", "name a file or folder of this machine")
 
 
 def _refused(what: str, came: str, advice: str) -> UsageError:

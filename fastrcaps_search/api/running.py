@@ -13,7 +13,8 @@ from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
-from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
+from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.store.location import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS

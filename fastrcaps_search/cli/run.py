@@ -23,7 +23,8 @@ from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import check_folder, write_report
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
-from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver, RunOutcome
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
+from fastrcaps_search.search.outcome import RunOutcome, plan_line
 from fastrcaps_search.search.supervise import Observer
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
@@ -138,7 +139,7 @@ class _Printed(RunObserver):
     ) -> Iterator[Observer]:
         self.has_trained = True
         if not self._arguments.quiet:
-            print(orchestrator.plan_line(plan, before), flush=True)
+            print(plan_line(plan, before), flush=True)
         with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
             yield observe
 

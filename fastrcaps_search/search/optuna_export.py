@@ -40,7 +40,9 @@ class OptunaExport:
     """
 
     def __init__(self, store: Store, name: str) -> None:
-        self._store = store
+        self._patience = store.patience
+        # Patience within patience would last twice as long.
+        self._store = store = Store(store.location, store.engine)
         self._name = name
         self._lease = ExportLease(store)
         self._opened: optuna.Study | None = None
@@ -56,19 +58,20 @@ class OptunaExport:
     def wait_and_add(self, seconds: float) -> bool:
         """Add what is missing, once others that add are done; whether that was within the time.
 
+        Outages are borne with the store's patience.
+
         Raises:
             StoreError: The database refused, or another program has a study of that name.
         """
-        patience, pauses = self._store.patience, int(seconds / PAUSE_SECONDS)
-        for _ in range(pauses):
-            if patience(self.add):
+        for _ in range(int(seconds / PAUSE_SECONDS)):
+            if self._patience(self.add):
                 return True
-            if patience.stop.wait(PAUSE_SECONDS):
+            if self._patience.stop.wait(PAUSE_SECONDS):
                 break
-        return patience(self.add)
+        return self._patience(self.add)
 
     def add(self) -> bool:
-        """Add what is missing; ``False`` where another process is about to add.
+        """Add what is missing, without patience; ``False`` where another process is about to add.
 
         Raises:
             StoreError: The database refused, or another program has a study of that name.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from fastrcaps_search.analysis.estimates import read_study
-from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
-from fastrcaps_search.analysis.summary import eta_seconds
+from fastrcaps_search.analysis.remaining_work import remaining_work
 from fastrcaps_search.errors import (
     DiskError,
     FastrcapsError,
@@ -17,7 +16,7 @@ from fastrcaps_search.errors import (
     RunError,
     StoreError,
 )
-from fastrcaps_search.search import estimate, files
+from fastrcaps_search.search import files
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
 from fastrcaps_search.search.layouts import WorkerPlan, choose_layout, plan_workers
@@ -25,42 +24,19 @@ from fastrcaps_search.search.machine import inspect_machine
 from fastrcaps_search.search.missing import missing_files
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
 from fastrcaps_search.search.optuna_export import OptunaExport
+from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
 from fastrcaps_search.store.location import LEASE_SECONDS
-from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.resources import granted_cores
 
 Read = TypeVar("Read")
-LONG_TRIAL_SECONDS = 3600.0
 MOST_OTHER_WORKERS = 1024
 """Of a study on this machine, started by other runs that still work."""
-MINI = "mnist-mini"
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended.
-
-    Attributes:
-        study: The study.
-        trials: All its trials, without epochs.
-        work: What is left to do.
-    """
-
-    study: StudyRecord
-    trials: tuple[TrialRecord, ...]
-    work: RemainingWork
-
-    @property
-    def all_failed(self) -> bool:
-        """Whether no trial of a finished study has values."""
-        return bool(self.trials) and all(t.state is TrialState.FAILED for t in self.trials)
 
 
 class RunObserver:
@@ -220,32 +196,6 @@ class Orchestrator:
         left = outcome.work.at_once
         return plan_workers(options, machine, stored, cores=granted, left=left, reason=reason)
 
-    def plan_line(self, plan: WorkerPlan, outcome: RunOutcome) -> str:
-        """What will be done, on what, and about how long it will take."""
-        work, definition = outcome.work, self.study.definition
-        left = work.target - work.finished
-        each = estimate.trial_seconds(definition, plan.step_seconds)
-        runs = work.planned_runs or len(work.repeats)
-        workers = min(plan.workers, max(runs, 1))
-        # Nothing is known of a study without a run that has ended, nor of repeats.
-        seconds = eta_seconds(outcome.study, outcome.trials, work, workers=workers)
-        seconds = seconds or each / definition.runs_per_trial * runs / workers
-        line = (
-            f"{self.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
-            f"{_repeats_in_words(outcome)}"
-            f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
-            f"{definition.epochs_in_words} x {definition.runs_per_trial} "
-            f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
-            f"{estimate.in_words(seconds)}"
-            f"{' before the repeats' if left and outcome.study.front_runs else ''}"
-        )
-        if each >= LONG_TRIAL_SECONDS:
-            line += (
-                f" ({estimate.in_words(each)} a trial; "
-                f"`--study {MINI}` shows everything in minutes)"
-            )
-        return line
-
     def train(self, plan: WorkerPlan, observe: Observer) -> None:
         """Start the workers and see them through.
 
@@ -289,13 +239,3 @@ class Orchestrator:
                 observe=observe,
                 max_failures=options.max_failures,
             ).run()
-
-
-def _repeats_in_words(outcome: RunOutcome) -> str:
-    left, planned = len(outcome.work.repeats), outcome.study.front_runs
-    if not planned:
-        return ""
-    if outcome.work.is_searching:
-        return f"then repeats until each on or near the front has {planned} runs; "
-    runs = f"{left} run{'' if left == 1 else 's'}"
-    return f"{runs} to go until each on or near the front has {planned}; "

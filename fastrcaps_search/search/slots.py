@@ -21,7 +21,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fastrcaps_search.disk import owner_of
+from fastrcaps_search.disk import owned
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.training.resources import core_ids
 from fastrcaps_search.typed import path_of
@@ -94,10 +94,9 @@ class Slots(AbstractContextManager["Slots"]):
                 _prepare(self._folder)
                 self._grow(count)
         except OSError as error:
-            place = Path(error.filename or self._folder)
             raise DiskError(
-                f"{place}, which belongs to {owner_of(place)}, must be a file that can be written "
-                f"and locked, got: {error.strerror}; fix it, or name another folder with "
+                f"{owned(Path(error.filename or self._folder))} must be a file that can be "
+                f"written and locked, got: {error.strerror}; fix it, or name another folder with "
                 f"{RUNTIME_VARIABLE}"
             ) from error
         finally:

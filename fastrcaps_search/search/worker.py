@@ -21,7 +21,7 @@ from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
-from fastrcaps_search.store.db_errors import note_written
+from fastrcaps_search.store.db_errors import note_used
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 
@@ -61,10 +61,9 @@ def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
     def tell_outage(reason: str | None) -> None:
         tell(WorkerEvent.STORE_OUT if reason else WorkerEvent.STORE_BACK, reason=reason)
 
-    # By the process that started this one.
-    note_written(spec.location)
     patience = RetryPolicy(spec.store_patience, stop, tell_outage)
-    patience.used.set()
+    # By the process that started this one.
+    note_used(spec.location)
     with (
         closing(Store.writing(spec.location, patience=patience)) as store,
         closing(Worker(store, spec, tell=tell, stop=stop)) as worker,

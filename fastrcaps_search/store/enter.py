@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import uuid
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import Connection, inspect, select
 
 from fastrcaps_search.definition.checks import shown
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.disk import FULL
 from fastrcaps_search.errors import DiskError, StoreError, StudyMismatchError, WrongStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.engine import reading_engine, writing_engine
@@ -80,7 +80,7 @@ def _make_file(location: Location) -> None:
         if not location.path.exists():
             location.path.touch()
     except OSError as error:
-        kind = DiskError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+        kind = DiskError if error.errno in FULL else StoreError
         raise kind(
             f"{folder} must be a folder that can be written, got: {error.strerror}; "
             "fix it, or name another database with --storage"

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.typed import expanded, path_of, require_plain, unwrapped
+from fastrcaps_search.typed import expanded, path_of, require_no_variable, unwrapped
 
 DEFAULT_STORAGE = "fastrcaps.db"
 DEFAULT_FILES = "fastrcaps-files"
@@ -28,6 +28,7 @@ WORDS = re.compile(r"(host|hostaddr|port|dbname|user|password|service|sslmode)\s
 """How ``host=... dbname=...`` begins, which psql takes in place of a URL."""
 ONLY_LIBPQ = re.compile(r",|%2f", re.IGNORECASE)
 """In a URL's host: several of them, or a socket's folder."""
+LOST_SLASHES = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/|(sqlite|postgres)[a-z0-9+]*:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +76,15 @@ def chosen_location(storage: str | None, files: str | None = None) -> Location:
     Raises:
         UsageError: As for :func:`locate`, or a character that nobody means.
     """
-    typed = storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE
-    plain = unwrapped(typed, "storage")
+    plain = unwrapped(storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE, "storage")
     folder = files or os.environ.get(FILES_VARIABLE)
-    found = locate(plain, files=str(path_of(folder, "the folder of files")) if folder else None)
+    found = locate(plain, files=path_of(folder, "the folder of files") if folder else None)
     if found.path is not None:
-        require_plain(_split(plain)[2] or plain, "storage")
+        require_no_variable(plain, "storage")
     return found
 
 
-def locate(storage: str, *, files: str | None = None) -> Location:
+def locate(storage: str, *, files: str | Path | None = None) -> Location:
     """The database that ``--storage`` names: a path, ``sqlite:///path`` or ``postgresql://...``.
 
     Args:
@@ -98,15 +98,15 @@ def locate(storage: str, *, files: str | None = None) -> Location:
     folder = None if files is None else Path(files).absolute()
     if WORDS.match(storage):
         return _postgresql(_written_out(storage), folder)
-    scheme, separator, rest = _split(storage)
-    if not separator:
+    scheme, separator, rest = storage.partition("://")
+    if separator and scheme in SQLITE_SCHEMES:
+        return _sqlite(rest.removeprefix("/"), folder)
+    if separator and scheme in POSTGRESQL_SCHEMES:
+        return _postgresql(rest, folder)
+    if not separator and not LOST_SLASHES.match(storage):
         return _sqlite(storage, folder)
-    if storage.startswith(f"{scheme}://"):
-        if scheme in SQLITE_SCHEMES:
-            return _sqlite(rest.removeprefix("/"), folder)
-        if scheme in POSTGRESQL_SCHEMES:
-            return _postgresql(rest, folder)
     # The rest of the URL may hold a password and is not repeated.
+    scheme = storage.partition(":")[0]
     raise UsageError(
         "storage must be a path, sqlite:///path or postgresql://user@host/database, "
         f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
@@ -131,19 +131,17 @@ def _sqlite(path: str, files: Path | None) -> Location:
 
 
 def _postgresql(rest: str, files: Path | None) -> Location:
+    if ONLY_LIBPQ.search(re.split("[/?]", rest)[0].rpartition("@")[2]):
+        rest = _written_out(f"postgresql://{rest}")
     url = f"postgresql+psycopg://{rest}"
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        place = f"{f'[{host}]' if ':' in host else host}{f':{parts.port}' if parts.port else ''}"
+        before, _, place = parts.netloc.rpartition("@")
         # SQLAlchemy ends a password at the first @, urlsplit at the last.
-        user_ends_once = "@" not in parts.netloc.rpartition("@")[0]
-        complete = DATABASE_NAME.fullmatch(parts.path) and not parts.fragment and user_ends_once
+        complete = parts.port != 0 and "@" not in before and not parts.fragment
     except ValueError:
         complete = False
-    if ONLY_LIBPQ.search(rest.partition("?")[0].partition("/")[0].rpartition("@")[2]):
-        return _postgresql(_written_out(f"postgresql://{rest}"), files)
-    if not complete:
+    if not (complete and DATABASE_NAME.fullmatch(parts.path)):
         raise UsageError(
             "storage must be postgresql://user@host:port/database, got a URL without a "
             "database or with a port that is no number; write / @ : # ? in a password as "
@@ -182,14 +180,6 @@ def _written_out(text: str) -> str:
         who += words.pop("host")
         who += f":{words.pop('port')}" if "port" in words else ""
     return f"{who}/{name}?{urlencode(words, quote_via=quote)}".rstrip("?")
-
-
-def _split(storage: str) -> tuple[str, str, str]:
-    """Scheme, separator and rest of a URL; a URL that lost its slashes is still one."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(/?/?)", storage)
-    if found and (found[2] or found[1].lower() in (*SQLITE_SCHEMES, *POSTGRESQL_SCHEMES)):
-        return found[1], "://", storage[found.end() :]
-    return storage.partition("://")
 
 
 def _files_name(database: str) -> str:

@@ -135,13 +135,12 @@ def _finite(rows: CursorResult[Any]) -> Iterator[Row[Any]]:
         StoreError: A number is not finite.
     """
     for row in rows:
-        odd = [at for at, one in enumerate(row) if type(one) is float and not math.isfinite(one)]
-        if odd:
-            named = ", ".join(f"{row._fields[at]} {row[at]}" for at in odd)
-            raise StoreError(
-                f"trial {row.number} must be stored with finite numbers, got {named}; correct "
-                "that in the database, or go back to a copy of it"
-            )
+        for name, one in zip(row._fields, row, strict=True):
+            if isinstance(one, float) and not math.isfinite(one):
+                raise StoreError(
+                    f"trial {row.number} must be stored with finite numbers, got {name} {one}; "
+                    "correct that in the database, or go back to a copy of it"
+                )
         yield row
 
 

@@ -8,18 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fastrcaps_search.errors import (
-    DiskError,
-    InterruptedRunError,
-    StoreUnavailableError,
-    UnfitDiskError,
-)
+from fastrcaps_search.errors import DiskError, InterruptedRunError, StoreUnavailableError
 
 Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 QUIET_SECONDS = 1.0
-"""Outages up to this length are not worth a line; a new database's disk is tried no longer."""
+"""Outages up to this length are not worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +26,11 @@ class RetryPolicy:
         stop: Ends the waiting when it is set.
         tell: Called with the reason when an outage has lasted a while, and with ``None`` when it
             is over.
-        used: Set once this process, or the one that started it, has used the database.
     """
 
     seconds: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     tell: Callable[[str | None], None] = lambda reason: None
-    used: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, attempt: Callable[[], Result]) -> Result:
         """What the attempt returns, once it succeeds.
@@ -51,16 +44,13 @@ class RetryPolicy:
             DiskError: The same, with a full disk under the database.
             InterruptedRunError: Asked to stop while the database did not answer.
         """
-        first, began, pause, told = time.monotonic(), None, FIRST_PAUSE_SECONDS, False
+        began, pause, told = None, FIRST_PAUSE_SECONDS, False
         while True:
             try:
                 result = attempt()
                 break
             except (StoreUnavailableError, DiskError) as error:
                 if self.seconds == 0:
-                    raise
-                is_unfit = isinstance(error, UnfitDiskError) and not self.used.is_set()
-                if is_unfit and time.monotonic() - first >= QUIET_SECONDS:
                     raise
                 began = time.monotonic() if began is None else began
                 waited = time.monotonic() - began
@@ -70,7 +60,6 @@ class RetryPolicy:
                     self.tell(str(error))
                 self.stop.wait(min(pause, self.seconds - waited))
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        self.used.set()
         if told:
             self.tell(None)
         return result

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import ReadOnlyStoreError
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.db_errors import note_written, store_errors
+from fastrcaps_search.store.db_errors import note_used, store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.location import Location
@@ -89,6 +89,9 @@ class Store(AbstractContextManager["Store"]):
         except BaseException:
             engine.dispose()
             raise
+        # A server that can be read need not be writable.
+        if location.path is not None:
+            note_used(location)
         return store
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class Store(AbstractContextManager["Store"]):
         """Do the work in one transaction, without patience."""
         with store_errors(self.location), self.engine.begin() as connection:
             result = work(connection)
-        note_written(self.location)
+        note_used(self.location)
         return result
 
     def read(self, work: Callable[[Connection], Result]) -> Result:

@@ -8,7 +8,7 @@ from fastrcaps_search.analysis.remaining_work import remaining_work
 from fastrcaps_search.cli.run import _judge
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import RunError
-from fastrcaps_search.search.orchestrator import RunOutcome
+from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.store.records import RunRecord, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 

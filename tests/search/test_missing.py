@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -108,3 +110,22 @@ def test_what_was_deleted_is_named(path: Path) -> None:
             f"the checkpoints of trials 1 are gone, they were in {old}; these begin again from "
             "epoch 1",
         ]
+
+
+def test_files_in_a_folder_that_may_not_be_entered(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # That of another user, from whom the database was copied.
+    closed, stat = path.parent / "old-files", os.stat
+
+    def refusing(file: int | str | os.PathLike[str], **options: bool) -> os.stat_result:
+        if str(file).startswith(str(closed)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return stat(file, **options)
+
+    with opened(path, str(path.parent / "own")) as (store, study):
+        monkeypatch.setattr(os, "stat", refusing)
+        said = list(missing_files(store, study))
+        monkeypatch.undo()
+    assert said[0] == f"the networks of trials 0 are gone, they were in {closed}"
+    assert len(said) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import optuna
 import pytest
@@ -13,12 +13,13 @@ from optuna.study import StudyDirection
 from sqlalchemy import Connection, inspect
 
 from fastrcaps_search.analysis.optuna_trials import quiet
-from fastrcaps_search.errors import StoreError
+from fastrcaps_search.errors import StoreError, StoreUnavailableError
 from fastrcaps_search.search.optuna_export import OptunaExport, create_tables
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.store.claiming import ExportLease
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
+from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from tests.store.workers import VALUES, Clock, claimed, complete, fail, line, say
 from tests.triples import values_of
@@ -373,6 +374,19 @@ class TestExporters:
         monkeypatch.undo()
         assert export.add()
         assert ours(load()) == [0, 1, 2]
+
+    def test_an_outage_is_borne_once(
+        self, store: Store, study: StudyRecord, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def out(*_: object) -> NoReturn:
+            raise StoreUnavailableError("the database is out")
+
+        patient = Store(store.location, store.engine, patience=RetryPolicy(0.2))
+        with closing(OptunaExport(patient, study.name)) as export:
+            monkeypatch.setattr(Store, "_read_once", out)
+            with pytest.raises(StoreUnavailableError) as error:
+                export.wait_and_add(60)
+        assert str(error.value).count("waited 0.2 s") == 1
 
     def test_who_has_nothing_to_add_asks_for_no_lease(
         self, queue: TrialQueue, export: OptunaExport, store: Store

@@ -21,6 +21,7 @@ from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
 from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
+from fastrcaps_search.search.outcome import plan_line
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
@@ -143,7 +144,7 @@ def begun(run: Orchestrator) -> tuple[str, str | None]:
     """Workers in the words of the plan, and the warning; the run is then made."""
     outcome = run.outcome()
     plan = run.plan(RunObserver(), outcome)
-    assert f"1 run; {plan.words}; about " in run.plan_line(plan, outcome)
+    assert f"1 run; {plan.words}; about " in plan_line(plan, outcome)
     run.train(plan, lambda views, heard: None)
     return plan.words, plan.warning
 
@@ -175,10 +176,10 @@ def test_the_time_left_goes_by_the_steps_that_were_measured_until_a_run_has_ende
     machine.measured = {ONE: 20.0, TWO: 10.0}
     begun = run()
     outcome = begun.outcome()
-    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 15 min")
+    assert plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 15 min")
     finish(tmp_path, 2)
     outcome = begun.outcome()
-    assert begun.plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 10 s")
+    assert plan_line(begun.plan(RunObserver(), outcome), outcome).endswith("; about 10 s")
 
 
 def test_stored_seconds_of_a_step_that_are_infinite_end_no_run(
@@ -191,7 +192,7 @@ def test_stored_seconds_of_a_step_that_are_infinite_end_no_run(
         )
     again = run()
     outcome = again.outcome()
-    line = again.plan_line(again.plan(RunObserver(), outcome), outcome)
+    line = plan_line(again.plan(RunObserver(), outcome), outcome)
     assert line.endswith("; for an unknown time")
 
 

@@ -524,3 +524,9 @@ def test_slots_that_cannot_be_written(folder: Path, own: Slots) -> None:
         own.try_claim(2)
     assert len(own.held) == 0
     assert own.holders() == ""
+
+
+def test_a_slot_that_cannot_be_made_is_nobodys(folder: Path, own: Slots) -> None:
+    (folder / "core-1").symlink_to(folder / "missing" / "file")
+    with pytest.raises(DiskError, match=f"^{folder}/core-1 must be a file that can be written"):
+        own.try_claim(2)

@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,9 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from fastrcaps_search.store.location import Location
+from fastrcaps_search.errors import StoreError, StoreUnavailableError
+from fastrcaps_search.store.db_errors import translated
+from fastrcaps_search.store.location import Location, locate
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.store.store import Store
 from tests.store.workers import line, say
 
 if TYPE_CHECKING:
@@ -115,7 +120,7 @@ def test_a_disk_that_cannot_hold_sqlite_is_refused_at_once(
     began = time.monotonic()
     said = entered(location, refusing(calls, number))
     assert said == (
-        f"UnfitDiskError {location.path} must be on a disk that can hold and lock an SQLite "
+        f"StoreError {location.path} must be on a disk that can hold and lock an SQLite "
         f"database, got: {cause}; NFS, 9p and the like cannot: name a file on a local disk or a "
         "PostgreSQL database with --storage, or look after the disk\n"
     )
@@ -167,6 +172,14 @@ def test_once_used_it_is_an_outage(
     assert "must be on a disk that can hold and lock" in line(child)
     sign.unlink()
     assert [line(child), line(child)] == ["None", "1"]
+
+
+def test_once_read_it_is_an_outage_too(location: Location, study: StudyRecord) -> None:
+    error = OperationalError("SELECT", {}, sqlite3.OperationalError("disk I/O error"))
+    # Of a database that is not there, too.
+    assert type(translated(error, locate(f"{location.path}.other"))) is StoreError
+    with Store.reading(location):
+        assert type(translated(error, location)) is StoreUnavailableError
 
 
 @pytest.mark.parametrize("ending", ["-shm", "-wal"])
