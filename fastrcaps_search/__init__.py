@@ -56,8 +56,9 @@ def __getattr__(name: str) -> object:
     """Import a public name from its home."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    errors = importlib.import_module(f"{__name__}.errors")
-    with errors.importing():
+    from fastrcaps_search.errors import importing
+
+    with importing():
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
