@@ -17,16 +17,12 @@ from fastrcaps_search.errors import RunError, importing
 
 HOME = Path(__file__).absolute().parent.parent
 """Where this package lies, installed or not."""
-START = """
-import json, sys
-home, *others = json.loads(sys.argv.pop(1))
-sys.path.insert(0, home)
-import fastrcaps_search
-# What else lies there, and elsewhere, shadows nothing.
-sys.path = [*sys.path[1:], *others]
-from fastrcaps_search.processes import start
-start()
-"""
+START = (
+    "import json, sys; home, *others = json.loads(sys.argv.pop(1)); "
+    # What else lies there, and elsewhere, shadows nothing.
+    "sys.path.insert(0, home); import fastrcaps_search; sys.path = [*sys.path[1:], *others]; "
+    "from fastrcaps_search.processes import start; start()"
+)
 """Takes the package from where its parent has it, which need be no place that Python looks at."""
 
 STOPS = (

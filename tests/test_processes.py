@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import venv
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,17 +91,6 @@ def test_a_checkout_is_used_in_its_own_folder_before_another_copy(
     )
     assert done.returncode == 0, done.stderr
     assert "devices" in done.stdout
-
-
-def test_a_package_in_a_zip_file_is_refused(bare_python: Python, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
-        packed.write(PACKAGE / "__init__.py", "fastrcaps_search/__init__.py")
-        packed.write(PACKAGE / "__main__.py", "fastrcaps_search/__main__.py")
-    done = bare_python("-m", "fastrcaps_search", "studies", PYTHONPATH="all.zip")
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert "this package must lie in a folder, got " in line
-    assert "all.zip/fastrcaps_search; unpack or install it" in line
 
 
 def test_what_cannot_be_started_is_no_trace() -> None:

@@ -105,7 +105,7 @@ def test_a_terminal_shows_why_and_a_dumb_one_plain_lines(
     said: list[dict[str, Any]] = [
         {"event": "begins", "trial": 1, "policy": "fixed"},
         {"event": "failed", "trial": 1, "reason": "no more memory"},
-        {"event": "died", "exit_code": -9},
+        {"event": "died", "reason": "exit code 9"},
         {"event": "unsaved", "trial": 1, "epoch": 2, "reason": "the disk is full"},
     ]
     with os.fdopen(slave, "w") as terminal:
@@ -123,7 +123,7 @@ def test_a_terminal_shows_why_and_a_dumb_one_plain_lines(
     assert ("w: trial 1 begins: fixed" in lines) == begun
     for line in (
         "w: trial 1 failed: no more memory",
-        "w: died (exit code -9), starts again",
+        "w: died (exit code 9), starts again",
         "w: trial 1 epoch 2: the disk is full",
     ):
         assert line in lines
