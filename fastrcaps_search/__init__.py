@@ -7,7 +7,6 @@ that importing the package costs nothing.
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     from fastrcaps_search.definition.study import StudyDefinition as StudyDefinition
     from fastrcaps_search.errors import FastrcapsError as FastrcapsError
     from fastrcaps_search.export.loader import load_network as load_network
-
-if not Path(__file__).parent.is_dir():
-    # Its data, studies and templates are files.
-    got = f"got {__path__[0]}; unpack or install it"
-    raise ImportError(f"this package must lie in a folder, {got}", name=__name__)
 
 _HOMES = {
     "FastrcapsError": "errors",
@@ -56,8 +50,9 @@ def __getattr__(name: str) -> object:
     """Import a public name from its home."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    errors = importlib.import_module(f"{__name__}.errors")
-    with errors.importing():
+    from fastrcaps_search.errors import importing
+
+    with importing():
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

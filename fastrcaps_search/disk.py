@@ -14,7 +14,6 @@ from fastrcaps_search.errors import DiskError
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """A file system answers so whose files cannot be flushed; EIO is of one that lost what it had."""
-REFUSED_REPLACING = (errno.EEXIST, errno.ENOTEMPTY, errno.EACCES, errno.EPERM)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -58,21 +57,11 @@ def remove_file(path: Path) -> None:
 
 
 def rename_over(old: Path, new: Path) -> None:
-    """Give a file or a folder its name, for good, in place of a file or an empty folder there.
-
-    Shared folders of other systems may refuse to replace: there a reader can find neither for a
-    moment.
-    """
-    try:
-        old.replace(new)
-    except OSError as error:
-        if error.errno not in REFUSED_REPLACING or not os.path.lexists(new):
-            raise
-        if new.is_dir():
-            new.rmdir()
-        else:
-            new.unlink()
-        old.replace(new)
+    """Give a file or a folder its name, for good, in place of one there: of an empty folder."""
+    # Shared folders of other systems may refuse to replace a folder. Nothing else is removed.
+    with suppress(OSError):
+        new.rmdir()
+    old.replace(new)
     flush_folder(new.parent)
 
 

@@ -172,7 +172,7 @@ def importing() -> Iterator[None]:
 def _culprit(error: Exception) -> str:
     """The library that was being imported, or else the one that an error is about."""
     frames = traceback.walk_tb(error.__traceback__)
-    names = [str(frame.f_globals["__name__"]) for frame, _ in frames]
+    names = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
     names += [error.name or ""] if isinstance(error, ImportError) else []
     roots = (name.partition(".")[0] for name in names)
     own = {"", __package__, "__main__", "importlib"}

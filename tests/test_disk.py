@@ -117,19 +117,20 @@ def test_a_file_that_did_not_reach_the_disk_leaves_the_old_one(
 
 
 @pytest.mark.parametrize("code", [errno.EEXIST, errno.EACCES, errno.EPERM])
-def test_where_nothing_can_be_replaced_it_is_removed_first(
+def test_where_nothing_can_be_replaced_an_empty_folder_is_removed_first_and_no_file(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(monkeypatch, "replace", code, lambda old, new: Path(new).exists())
-    replace_file(tmp_path / "a" / "file", b"old")
     replace_file(tmp_path / "a" / "file", b"new")
     (tmp_path / "empty").mkdir()
+    refuse(monkeypatch, "replace", code, lambda old, new: Path(new).exists())
     rename_over(tmp_path / "a", tmp_path / "empty")
     assert (tmp_path / "empty" / "file").read_bytes() == b"new"
     replace_file(tmp_path / "b" / "file", b"other")
-    with pytest.raises(OSError, match="Directory not empty"):
+    with pytest.raises(OSError, match=os.strerror(code)):
         rename_over(tmp_path / "b", tmp_path / "empty")
-    assert (tmp_path / "empty" / "file").read_bytes() == b"new"
+    with pytest.raises(OSError, match=os.strerror(code)):
+        replace_file(tmp_path / "empty" / "file", b"other")
+    assert [each.read_bytes() for each in (tmp_path / "empty").iterdir()] == [b"new"]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", 
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Print a line per finding; exit code 1 where something is missing that every study needs."""
+    is_broken = False
     try:
-        devices, is_broken = _devices(), False
+        # In another process: a broken torch may end the one that imports it.
+        devices = ", ".join(f"{device} ({name})" for device, name in device_names().items())
     except FastrcapsError as error:
         devices, is_broken = str(error), True
     facts = {
@@ -50,11 +52,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _devices() -> str:
-    # In another process: a broken torch may end the one that imports it.
-    return ", ".join(f"{device} ({name})" for device, name in device_names().items())
 
 
 def _store(arguments: argparse.Namespace) -> str:

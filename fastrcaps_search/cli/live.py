@@ -64,7 +64,7 @@ def display(
 
 def _can_be_live() -> bool:
     """Whether the output is a terminal on which lines can be written over."""
-    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown", "", None)
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def _print(study: Orchestrator, views: Views, heard: Heard | None, *, epochs: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from fastrcaps_search.cli import commands, streams
@@ -71,10 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         Path.home()
     except RuntimeError:
-        # Of a user whom the machine does not know. Libraries would end with a trace.
+        # Of a user whom the machine does not know. Libraries would end with a trace; containers
+        # name the same.
         os.environ["HOME"] = "/"
     try:
-        handle_stops(_interrupt)
+        handle_stops(signal.default_int_handler)
         arguments = build_parser(given).parse_args(given)
         code = int(arguments.function(arguments))
         sys.stdout.flush()
@@ -91,11 +92,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         # Else Python would end with a trace of what it still holds.
         streams.drop_what_fails(sys.stdout)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """What else asks to stop is as Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def _refused(error: OSError) -> FastrcapsError:

@@ -30,12 +30,7 @@ from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.location import (
-    DEFAULT_STORAGE,
-    STORAGE_VARIABLE,
-    Location,
-    locate,
-)
+from fastrcaps_search.store.location import DEFAULT_STORAGE, STORAGE_VARIABLE, Location, locate
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.typed import path_of
 

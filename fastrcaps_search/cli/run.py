@@ -215,11 +215,11 @@ def _stopping() -> threading.Event:
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
         if not stop.is_set():
             stop.set()
             output.tell("\nstopping: workers finish their step and save")
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
 
-    handle_stops(handle, signal.SIGINT, signal.SIGTERM)
+    handle_stops(handle)
     return stop

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-SLOW_SECONDS = 1.0
-"""How long what may be dropped waits for a slow reader of a stream that does not block."""
-
 
 class _Outlet(io.FileIO):
     """Writes all to a descriptor, or says why not; ``drops`` what it cannot write, if so set."""
@@ -24,18 +21,17 @@ class _Outlet(io.FileIO):
     def write(self, data: ReadableBuffer) -> int:
         left = memoryview(data).cast("B")
         size = len(left)
-        while left:
-            try:
+        try:
+            while left:
                 written = super().write(left)
-            except OSError as error:
-                if self.drops:
-                    break
+                if written is None:
+                    # It does not block, and its reader is slow.
+                    select.select([], [self], [])
+                left = left[written or 0 :]
+        except OSError as error:
+            if not self.drops:
                 error.filename = "the output"
                 raise
-            patience = SLOW_SECONDS if self.drops else None
-            if written is None and not select.select([], [self], [], patience)[1]:
-                break
-            left = left[written or 0 :]
         return size
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # it ships no types
 
@@ -16,9 +16,6 @@ from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.fronts import TimeAxis, pairs_of
 from fastrcaps_search.report.projections import projections
 from fastrcaps_search.report.view import ReportView
-
-if TYPE_CHECKING:
-    from kaleido import Kaleido  # type: ignore[import-untyped]  # it ships no types
 
 WIDTH, HEIGHT = 1280, 520
 EXTRA = "pip install 'fastrcaps-search[static]'"
@@ -50,7 +47,6 @@ def image(view: ReportView, form: str, *, seconds: float) -> bytes:
             "wait for the first one, or write html"
         )
     try:
-        from kaleido import Kaleido
         from kaleido.errors import (  # type: ignore[import-untyped]  # it ships no types
             ChromeNotFoundError,
             KaleidoError,
@@ -62,9 +58,7 @@ def image(view: ReportView, form: str, *, seconds: float) -> bytes:
         ) from error
     size = {"width": WIDTH, "height": HEIGHT, "scale": 2 if form == "png" else 1}
     try:
-        # Plotly's own to_image would fetch MathJax from the network, for which there is no use.
-        browser = Kaleido(mathjax=False, timeout=None)
-        return asyncio.run(_drawn(browser, drawing, {"format": form, **size}, seconds))
+        return asyncio.run(_drawn(drawing, {"format": form, **size}, seconds))
     except ChromeNotFoundError as error:
         raise FastrcapsError(
             f"--format {form} needs Chromium or Chrome on the path, got none; install one "
@@ -84,21 +78,21 @@ def image(view: ReportView, form: str, *, seconds: float) -> bytes:
         ) from error
 
 
-async def _drawn(
-    browser: Kaleido, drawing: plots.Drawing, form: dict[str, Any], seconds: float
-) -> bytes:
+async def _drawn(drawing: plots.Drawing, form: dict[str, Any], seconds: float) -> bytes:
     """The image; the browser has ended when it is there, and when it never comes."""
+    from kaleido import Kaleido  # type: ignore[import-untyped]  # it ships no types
+
+    # Plotly's own to_image would fetch MathJax from the network, for which there is no use.
+    browser = Kaleido(mathjax=False, timeout=None)
 
     async def draw() -> bytes:
         await browser.open()
-        drawn: bytes = await browser.calc_fig(drawing, opts=form)
-        return drawn
+        return bytes(await browser.calc_fig(drawing, opts=form))
 
-    drawing_it = asyncio.ensure_future(draw())
+    drawing_it = asyncio.create_task(draw())
     try:
-        if not (await asyncio.wait([drawing_it], timeout=seconds))[0]:
-            raise TimeoutError
-        return drawing_it.result()
+        # Shielded: to be cancelled it would wait for the browser.
+        return await asyncio.wait_for(asyncio.shield(drawing_it), seconds)
     finally:
         # It leads a group of its own. One that does not answer could not be asked to end.
         with suppress(AttributeError, ProcessLookupError):

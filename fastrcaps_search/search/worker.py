@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import sys
 import threading
 import traceback
@@ -31,7 +30,7 @@ DEVICE_EXIT_CODE = 75
 def main() -> int:
     """Run a worker; its exit code is the error's."""
     stop = threading.Event()
-    handle_stops(lambda *_: stop.set(), signal.SIGTERM, signal.SIGINT)
+    handle_stops(lambda *_: stop.set())
     threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
     tell = _teller()
     LOG.setLevel("INFO")
