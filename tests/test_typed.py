@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_the_home_folder_is_meant_by_its_sign(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert path_of("~/a") == path_of(Path("~/a")) == path_of('"~/a"') == tmp_path / "a"
     assert path_of("./~/a") == Path("~/a")
-    assert path_of("~root/a") == Path("/root/a")
+    assert path_of("~root/a") == Path(pwd.getpwnam("root").pw_dir, "a")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ def test_the_home_folder_is_meant_by_its_sign(
         ("a/${X}", r"got \$ in 'a/\$\{X\}'"),
         ("s3://bucket/net", "got the URL 's3://bucket/net'; name a file or folder of this"),
         ("file:///net", "got the URL 'file:///net'"),
+        (' "" ', "got nothing; name it or leave it out"),
     ],
 )
 def test_what_stands_for_something_else_is_refused(typed: str, came: str) -> None:
