@@ -12,6 +12,7 @@ from pathlib import Path
 from fastrcaps_search.errors import DiskError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+REFUSED_REPLACING = (errno.EEXIST, errno.EACCES, errno.EPERM)
 NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """A file system answers so whose files cannot be flushed; EIO is of one that lost what it had."""
 
@@ -57,11 +58,26 @@ def remove_file(path: Path) -> None:
 
 
 def rename_over(old: Path, new: Path) -> None:
-    """Give a file or a folder its name, for good, in place of one there: of an empty folder."""
-    # Shared folders of other systems may refuse to replace a folder. Nothing else is removed.
+    """Give a file or a folder its name, for good, in place of a file or an empty folder there.
+
+    Shared folders of other systems may refuse to replace: there a reader can find neither for a
+    moment.
+    """
     with suppress(OSError):
         new.rmdir()
-    old.replace(new)
+    try:
+        old.replace(new)
+    except OSError as error:
+        if error.errno not in REFUSED_REPLACING or not new.is_file():
+            raise
+        before = temporary_name(new)
+        new.replace(before)
+        try:
+            old.replace(new)
+        except OSError:
+            before.replace(new)
+            raise
+        remove_file(before)
     flush_folder(new.parent)
 
 

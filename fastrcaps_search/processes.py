@@ -56,8 +56,9 @@ def child_command(module: str, *arguments: str) -> list[str]:
 
 def start() -> NoReturn:
     """Do in a child what it was started for."""
+    sys.argv.pop(0)
     with importing():
-        module = importlib.import_module(sys.argv.pop(1))
+        module = importlib.import_module(sys.argv[0])
     sys.exit(module.main())
 
 

@@ -46,7 +46,7 @@ def path_of(given: str | Path, what: str = "the path") -> Path:
     if isinstance(given, str):
         text = unwrapped(given, what)
         require_no_variable(text, what)
-        if not text:
+        if given and not text:
             raise _refused(what, "nothing", "name it or leave it out")
         if URL.match(text):
             raise _refused(what, f"the URL {text!r}", "name a file or folder of this machine")

@@ -117,7 +117,7 @@ def test_a_file_that_did_not_reach_the_disk_leaves_the_old_one(
 
 
 @pytest.mark.parametrize("code", [errno.EEXIST, errno.EACCES, errno.EPERM])
-def test_where_nothing_can_be_replaced_an_empty_folder_is_removed_first_and_no_file(
+def test_where_nothing_can_be_replaced_what_stands_there_goes_aside_first(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_file(tmp_path / "a" / "file", b"new")
@@ -128,9 +128,20 @@ def test_where_nothing_can_be_replaced_an_empty_folder_is_removed_first_and_no_f
     replace_file(tmp_path / "b" / "file", b"other")
     with pytest.raises(OSError, match=os.strerror(code)):
         rename_over(tmp_path / "b", tmp_path / "empty")
-    with pytest.raises(OSError, match=os.strerror(code)):
-        replace_file(tmp_path / "empty" / "file", b"other")
     assert [each.read_bytes() for each in (tmp_path / "empty").iterdir()] == [b"new"]
+    replace_file(tmp_path / "empty" / "file", b"other")
+    assert [each.read_bytes() for each in (tmp_path / "empty").iterdir()] == [b"other"]
+
+
+@pytest.mark.parametrize("code", [errno.EEXIST, errno.EACCES, errno.EPERM])
+def test_what_stands_there_comes_back_where_its_successor_cannot_have_the_name(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file(tmp_path / "file", b"old")
+    refuse(monkeypatch, "replace", code, lambda old, new: Path(old).read_bytes() == b"new")
+    with pytest.raises(OSError, match=os.strerror(code)):
+        replace_file(tmp_path / "file", b"new")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"old"]
 
 
 @pytest.mark.parametrize(
