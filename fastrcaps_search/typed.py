@@ -30,7 +30,8 @@ def unwrapped(text: str, what: str) -> str:
         text = text[1:-1].strip()
     # A byte of a file's name that is no UTF-8 stands as half a character.
     odd = [sign for sign in text if not (sign.isprintable() or "\udc80" <= sign <= "\udcff")]
-    odd += [end for end in (text[:1], text[-1:]) if end and end in ODD_AT_ENDS]
+    ends = {text[:1], text[-1:]} - {""}
+    odd += sorted(end for end in ends if end in ODD_AT_ENDS and text.count(end) % 2)
     if odd:
         raise _refused(what, f"the character {odd[0]!a} (U+{ord(odd[0]):04X})", "type it anew")
     return text

@@ -20,6 +20,7 @@ from fastrcaps_search.typed import path_of, unwrapped
         ("o'brien.db", "o'brien.db"),
         ("häß–東京.db", "häß–東京.db"),
         ("not\udcffutf8.db", "not\udcffutf8.db"),
+        ("dbname='a b'", "dbname='a b'"),
         ("", ""),
     ],
 )

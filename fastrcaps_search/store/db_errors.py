@@ -97,6 +97,9 @@ def _of_sqlite(error: Exception, cause: str, path: Path) -> FastrcapsError:
         advice = f"free some space and {AGAIN}"
     elif "unable to open" in cause and not path.exists():
         return removed(path)
+    elif "unable to open" in cause and not os.access(path, os.R_OK):
+        kind, who, must = ReadOnlyStoreError, owned(path), "be readable"
+        advice = f"fix that, or {ANOTHER}"
     elif any(sign in cause for sign in ("readonly", "read-only", "unable to open")):
         closed = _closed(path)
         kind, who = ReadOnlyStoreError, closed or who

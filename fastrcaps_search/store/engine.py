@@ -259,8 +259,9 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
             f"for example {path / 'fastrcaps.db'}"
         )
     if not path.is_file():
+        came = "no file" if path.exists() else "no such file"
         raise WrongStoreError(
-            f"{path} must be a database with a study, got no such file; start one with "
+            f"{path} must be a database with a study, got {came}; start one with "
             "`fastrcaps-search run`, or name another with --storage"
         )
     options = {"immutable": "1"} if immutable else {}

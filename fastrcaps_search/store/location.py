@@ -28,7 +28,10 @@ WORDS = re.compile(r"(host|hostaddr|port|dbname|user|password|service|sslmode)\s
 """How ``host=... dbname=...`` begins, which psql takes in place of a URL."""
 ONLY_LIBPQ = re.compile(r",|%2f", re.IGNORECASE)
 """In a URL's host: several of them, or a socket's folder."""
-LOST_SLASHES = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/|(sqlite|postgres)[a-z0-9+]*:")
+LOST_PARTS = re.compile(
+    r"(?i)[a-z][a-z0-9+.-]+:/|(sqlite|postgres)[a-z0-9+]*:|[^/]*(:.*@|@[^/]*:)"
+)
+"""How a URL begins that has lost slashes, or all before the user; no file is to have its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +102,18 @@ def locate(storage: str, *, files: str | Path | None = None) -> Location:
     if WORDS.match(storage):
         return _postgresql(_written_out(storage), folder)
     scheme, separator, rest = storage.partition("://")
+    scheme = scheme.lower()
     if separator and scheme in SQLITE_SCHEMES:
         return _sqlite(rest.removeprefix("/"), folder)
     if separator and scheme in POSTGRESQL_SCHEMES:
         return _postgresql(rest, folder)
-    if not separator and not LOST_SLASHES.match(storage):
+    if not separator and not LOST_PARTS.match(storage):
         return _sqlite(storage, folder)
     # The rest of the URL may hold a password and is not repeated.
-    scheme = storage.partition(":")[0]
+    known = re.sub(r"[^a-z0-9+]", "", scheme) or "nameless"
+    came = f"a {known} URL" if separator else "a URL that does not begin so"
     raise UsageError(
-        "storage must be a path, sqlite:///path or postgresql://user@host/database, "
-        f"got a {re.sub(r'[^a-z0-9+]', '', scheme.lower()) or 'nameless'} URL"
+        f"storage must be a path, sqlite:///path or postgresql://user@host/database, got {came}"
     )
 
 

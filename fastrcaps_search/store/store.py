@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine, select
 
 from fastrcaps_search.definition.load import stored_name
-from fastrcaps_search.errors import ReadOnlyStoreError
+from fastrcaps_search.errors import DiskError, ReadOnlyStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import note_used, store_errors
 from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
@@ -61,7 +61,8 @@ class Store(AbstractContextManager["Store"]):
         """
         try:
             return cls._checked(location, reading_engine(location), RetryPolicy())
-        except ReadOnlyStoreError:
+        except (ReadOnlyStoreError, DiskError):
+            # Beside the file nothing can be written.
             if location.path is None:
                 raise
             engine = reading_engine(location, immutable=True)

@@ -78,6 +78,9 @@ def test_the_folder_of_the_files_can_be_named(tmp_path: Path) -> None:
         "sqlite:s3cr3t.db",
         "sqlite:/s3cr3t.db",
         "file:///s3cr3t.db",
+        "ann:s3cr3t@host:5432/db",
+        "ann:s3/cr3t@host/db",
+        "ann@host:5432/s3cr3t",
     ],
 )
 def test_another_kind_of_database_is_refused_without_its_password(storage: str) -> None:

@@ -56,6 +56,18 @@ except FastrcapsError as error:
     print(f"{type(error).__name__} {error}")
     sys.exit()
 """
+READ = """
+import sys
+from fastrcaps_search.errors import FastrcapsError
+from fastrcaps_search.store.location import locate
+from fastrcaps_search.store.store import Store
+
+try:
+    with Store.reading(locate(sys.argv[1])) as store:
+        print(store.study(sys.argv[2]).budget)
+except FastrcapsError as error:
+    print(f"{type(error).__name__} {error}")
+"""
 # Then writes whenever it is told to.
 WRITE = (
     ENTER
@@ -142,6 +154,35 @@ def test_a_quota_is_named(location: Location, refusing: Refusing) -> None:
         "error (Disk quota exceeded); free some space and run the same line again, nothing is "
         "lost\n"
     )
+
+
+def test_a_full_disk_is_read(location: Location, study: StudyRecord, refusing: Refusing) -> None:
+    for ending in ("-shm", "-wal"):
+        Path(f"{location.path}{ending}").unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, location.url, study.name],
+        env=refusing("write", errno.ENOSPC),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{study.budget}\n"
+
+
+def test_a_file_that_may_not_be_read_is_named(location: Location, study: StudyRecord) -> None:
+    assert location.path is not None
+    location.path.chmod(0)
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    done = subprocess.run(
+        [*(drop if os.geteuid() == 0 else []), sys.executable, "-c", READ, location.url, "tiny"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    location.path.chmod(0o644)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    said = f"ReadOnlyStoreError {location.path}, which belongs to {owner}, must be readable, got: "
+    assert done.stdout.startswith(said)
 
 
 def test_a_limit_on_the_size_of_files_is_named(location: Location) -> None:
