@@ -29,7 +29,7 @@ WORDS = re.compile(r"(host|hostaddr|port|dbname|user|password|service|sslmode)\s
 ONLY_LIBPQ = re.compile(r",|%2f", re.IGNORECASE)
 """In a URL's host: several of them, or a socket's folder."""
 LOST_PARTS = re.compile(
-    r"(?i)[a-z][a-z0-9+.-]+:/|(sqlite|postgres)[a-z0-9+]*:|[^/]*(:.*@|@[^/]*:)"
+    r"(?i)[a-z][a-z0-9+.-]+:/|(sqlite|postgres)[a-z0-9+]*:|[^/]*(:.*@|@[^/]*:)[^/]*/"
 )
 """How a URL begins that has lost slashes, or all before the user; no file is to have its name."""
 
