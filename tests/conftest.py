@@ -28,6 +28,7 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Failure, Values
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.training.resources import GRANTS
 
 if TYPE_CHECKING:
     from tests.pgbouncer import PgBouncer
@@ -58,11 +59,14 @@ time.sleep = sleep
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Forgets what real runs of the caller use: stores, servers, and the slots of the cores."""
-    # A shell starts background jobs with SIGINT ignored, which their children would inherit.
+    """Forgets what real runs of the caller use: stores, servers, pages, and cores."""
+    # A shell starts background jobs with SIGINT ignored, and nohup all with SIGHUP ignored, which
+    # their children would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    named = {"FASTRCAPS_STORAGE", "FASTRCAPS_FILES", "FASTRCAPS_REPORT_DIR", *GRANTS}
     for name in list(os.environ):
-        if name == "FASTRCAPS_STORAGE" or name.startswith("PG"):
+        if name in named or name.startswith("PG"):
             del os.environ[name]
     config.stash[RUNTIME_FOLDER] = tempfile.mkdtemp(prefix="fastrcaps-runtime-")
     os.environ["FASTRCAPS_RUNTIME_DIR"] = config.stash[RUNTIME_FOLDER]

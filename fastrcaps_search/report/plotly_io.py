@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -58,7 +60,7 @@ def image(view: ReportView, form: str, *, seconds: float) -> bytes:
         ) from error
     size = {"width": WIDTH, "height": HEIGHT, "scale": 2 if form == "png" else 1}
     try:
-        return asyncio.run(_drawn(drawing, {"format": form, **size}, seconds))
+        return _awaited(_drawn(drawing, {"format": form, **size}, seconds))
     except ChromeNotFoundError as error:
         raise FastrcapsError(
             f"--format {form} needs Chromium or Chrome on the path, got none; install one "
@@ -76,6 +78,16 @@ def image(view: ReportView, form: str, *, seconds: float) -> bytes:
         raise FastrcapsError(
             f"the browser must draw the figure as {form}, but it failed: {words[:300]}"
         ) from error
+
+
+def _awaited(image: Coroutine[Any, Any, bytes]) -> bytes:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(image)
+    # A notebook has a loop of its own in this thread.
+    with ThreadPoolExecutor(1) as another:
+        return another.submit(asyncio.run, image).result()
 
 
 async def _drawn(drawing: plots.Drawing, form: dict[str, Any], seconds: float) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fastrcaps_search.cli.report import news
+from fastrcaps_search.processes import child_command
 from tests.report.views import stored_of
 from tests.store.workers import until
 from tests.triples import values_of
@@ -126,17 +127,21 @@ def test_watch_ends_with_ctrl_c(store_study: Callable[..., None], tmp_path: Path
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "fastrcaps-search: interrupted\n"
 
 
 @contextmanager
 def keeping_current(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The process that ``run`` starts beside its workers."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fastrcaps_search.cli.report", "tiny"],
+        child_command("fastrcaps_search.cli.report", "tiny"),
         cwd=folder,
         stdin=subprocess.PIPE,
-        env={**os.environ, "FASTRCAPS_STORAGE": str(folder / "fastrcaps.db")},
+        env={
+            **os.environ,
+            "FASTRCAPS_STORAGE": str(folder / "fastrcaps.db"),
+            "FASTRCAPS_REPORT_DIR": "reports",
+        },
     )
     try:
         yield process
