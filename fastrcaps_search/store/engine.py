@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,25 +161,27 @@ def _begin_reading(connection: sqlalchemy.Connection) -> None:
 
 
 def _begin_writing(connection: sqlalchemy.Connection) -> None:
-    """Begin with the write lock, once it is free.
-
-    SQLite itself looks after ever longer pauses: of eight that write, one was passed over for
-    seconds (measured). So it is asked again and again, after short pauses.
-    """
-    end = time.monotonic() + BUSY_SECONDS
+    """Begin with the write lock, once it is free."""
+    # SQLite itself looks after ever longer pauses: one of eight was passed over for seconds.
     connection.exec_driver_sql("PRAGMA busy_timeout=0")
     try:
-        while True:
-            try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            except OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(random.uniform(*LOCK_PAUSES_SECONDS))
-            else:
-                return
+        _once_free(connection.exec_driver_sql, "BEGIN IMMEDIATE")
     finally:
         connection.exec_driver_sql(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+
+
+def _once_free(execute: Callable[[str], object], statement: str) -> None:
+    """Ask again and again, after short pauses, for what needs the write lock."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            execute(statement)
+        except (OperationalError, sqlite3.OperationalError) as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(*LOCK_PAUSES_SECONDS))
+        else:
+            return
 
 
 def _make_immediate(engine: Engine, path: Path) -> None:
@@ -191,7 +194,8 @@ def _make_immediate(engine: Engine, path: Path) -> None:
 
     def connected(connection: sqlite3.Connection, record: object) -> None:
         _leave_transactions(connection, record)
-        connection.execute("PRAGMA journal_mode=WAL")
+        # Of several that are the first, SQLite refuses some without a wait.
+        _once_free(connection.execute, "PRAGMA journal_mode=WAL")
         # A commit is on the disk before the files that it makes superfluous are removed.
         connection.execute("PRAGMA synchronous=FULL")
         _require_same(path, opened)

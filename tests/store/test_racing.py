@@ -193,6 +193,8 @@ class TestReaping:
         assert not reap(store, study, store.leases(study))
 
 
+# Python's filters of warnings are those of all threads, of which each would leave its own.
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 class TestAtOnce:
     @pytest.fixture
     def two(self, location: Location, study: StudyRecord) -> Iterator[tuple[Store, Store]]:
