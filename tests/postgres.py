@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, LiteralString, Self
 from urllib.parse import urlsplit
 
 import psycopg
@@ -160,43 +160,43 @@ class PostgresServer:
         The role reads the tables of the schema ``public``, also those that the superuser makes
         later. Nobody but the superuser may make tables there, nor temporary ones, from now on.
         """
-        role = f"reader_{next(self._numbers)}"
-        commands = sql.SQL(
-            "CREATE ROLE {role} LOGIN PASSWORD {password};"
+        return self._make_role(
+            "reader",
+            url,
             "REVOKE ALL ON DATABASE {database} FROM PUBLIC;"
             "REVOKE CREATE ON SCHEMA public FROM PUBLIC;"
             "GRANT CONNECT ON DATABASE {database} TO {role};"
             "GRANT USAGE ON SCHEMA public TO {role};"
             "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};"
-            "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {role}"
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {role}",
         )
-        self._execute(
-            url,
-            commands.format(
-                role=sql.Identifier(role),
-                password=sql.Literal(READER_PASSWORD),
-                database=sql.Identifier(_database(url)),
-            ),
-        )
-        return self._url(role, READER_PASSWORD, _database(url))
 
     def limited(self, url: str, connections: int) -> str:
         """Make a role that owns a database and has so many connections; give its URL."""
-        role = f"limited_{next(self._numbers)}"
-        commands = sql.SQL(
-            "CREATE ROLE {role} LOGIN PASSWORD {password} CONNECTION LIMIT {connections};"
-            "ALTER DATABASE {database} OWNER TO {role}"
+        return self._make_role(
+            "limited",
+            url,
+            "ALTER ROLE {role} CONNECTION LIMIT {connections};"
+            "ALTER DATABASE {database} OWNER TO {role}",
+            connections=sql.Literal(connections),
         )
+
+    def _make_role(
+        self, kind: str, url: str, rights: LiteralString, **more: sql.Composable
+    ) -> str:
+        """Make a role with these rights in a database; give its URL."""
+        role, name = f"{kind}_{next(self._numbers)}", _database(url)
+        commands = sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {password};" + rights)
         self._execute(
             url,
             commands.format(
                 role=sql.Identifier(role),
                 password=sql.Literal(READER_PASSWORD),
-                connections=sql.Literal(connections),
-                database=sql.Identifier(_database(url)),
+                database=sql.Identifier(name),
+                **more,
             ),
         )
-        return self._url(role, READER_PASSWORD, _database(url))
+        return self._url(role, READER_PASSWORD, name)
 
     def set_read_only(self, url: str, *, read_only: bool) -> None:
         """Let nobody write a database, as after a switchover, or everybody again."""

@@ -29,12 +29,13 @@ def doctor(arguments: argparse.Namespace) -> int:
         devices = ", ".join(f"{device} ({name})" for device, name in device_names().items())
     except FastrcapsError as error:
         devices, is_broken = str(error), True
+    granted = granted_cores()
     facts = {
         "fastrcaps-search": release(),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": granted_cores().amount,
-        "cores by": granted_cores().by or "this machine",
+        "cores": granted.amount,
+        "cores by": granted.by or "this machine",
         **{package: _version(package) for package in PACKAGES},
         "devices": devices,
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},

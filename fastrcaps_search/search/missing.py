@@ -57,11 +57,16 @@ def _missing(store: Store, study: StudyRecord) -> dict[tuple[Path, bool, bool], 
         log = Path(run.log_path or "")
         is_there, folder = _is_folder(log.with_suffix("")), log.parents[2]
         is_own = is_there or folder == location.files or location.path is not None
-        if is_own and not _is_folder(run_folder(location, study, number, run.run)):
-            (trial,) = store.trials(study, epochs=True, number=number)
-            if run.has_ended or any(epoch.run == run.run for epoch in trial.epochs):
-                found[folder, is_there, run.has_ended].add(number)
+        is_missing = is_own and not _is_folder(run_folder(location, study, number, run.run))
+        # One that has not ended had no file before its first epoch.
+        if is_missing and (run.has_ended or _has_epochs(store, study, number, run.run)):
+            found[folder, is_there, run.has_ended].add(number)
     return found
+
+
+def _has_epochs(store: Store, study: StudyRecord, number: int, run: int) -> bool:
+    (trial,) = store.trials(study, epochs=True, number=number)
+    return any(epoch.run == run for epoch in trial.epochs)
 
 
 def _is_folder(path: Path) -> bool:

@@ -50,6 +50,10 @@ batch_policy = "constant"
 """
 
 
+ReadUntil = Callable[[subprocess.Popen[str], str], str]
+"""Reads a process's lines up to one that holds a text."""
+
+
 @dataclass(frozen=True)
 class Command:
     """Runs the command line in a folder."""
@@ -152,8 +156,15 @@ def begun(command: Command, begun_once: Path) -> Command:
     return command
 
 
+@pytest.fixture
+def quick(command: Command, quick_text: str) -> Command:
+    """The command in a folder with the quick study."""
+    (command.folder / "quick.toml").write_text(quick_text)
+    return command
+
+
 @pytest.fixture(scope="session")
-def read_until() -> Callable[[subprocess.Popen[str], str], str]:
+def read_until() -> ReadUntil:
     """Reads a process's lines up to one that holds a text."""
 
     def read(process: subprocess.Popen[str], text: str) -> str:

@@ -22,13 +22,12 @@ from fastrcaps_search.store.trials import TrialRecord
 from tests.end_to_end.violence import figures
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
 
 pytestmark = pytest.mark.slow
 
 EPOCHS = 8
 RUN = ("run", "--study", "listed.toml", "--trials", "4", "--workers", "2")
-ReadUntil = Callable[[subprocess.Popen[str], str], str]
 
 
 def stored(folder: Path) -> list[TrialRecord]:

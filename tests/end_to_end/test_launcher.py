@@ -49,25 +49,24 @@ def lines(path: Path) -> list[str]:
 
 
 def test_a_plug_in_starts_the_workers_of_a_run(
-    command: Command, quick_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug_in.install(tmp_path, LAUNCHER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    (command.folder / "quick.toml").write_text(quick_text)
     line = ("run", "--study", "quick.toml", "--workers", "2")
-    refused = command(*line, "--trials", "2", "--launcher", "slurm", rc=2)
+    refused = quick(*line, "--trials", "2", "--launcher", "slurm", rc=2)
     assert refused.stderr.splitlines() == [
         "fastrcaps-search: launcher must be local or noted, got 'slurm'; others come with plug-ins"
     ]
 
-    command(*line, "--trials", "2", "--launcher", "noted")
-    assert lines(command.folder / "starts") == ["worker-0", "worker-1"]
+    quick(*line, "--trials", "2", "--launcher", "noted")
+    assert lines(quick.folder / "starts") == ["worker-0", "worker-1"]
     lower = os.getpriority(os.PRIO_PROCESS, 0) + 3
-    noted = [text for text in lines(command.folder / "priorities") if text.startswith("worker ")]
+    noted = [text for text in lines(quick.folder / "priorities") if text.startswith("worker ")]
     assert noted == [f"worker {lower}"] * 2
-    trials = command.json("trials", "--study", "quick")
+    trials = quick.json("trials", "--study", "quick")
     assert [trial["state"] for trial in trials] == ["complete"] * 2
 
-    command(*line, "--trials", "3")
-    assert lines(command.folder / "starts") == ["worker-0", "worker-1"]
-    assert len(command.json("trials", "--study", "quick")) == 3
+    quick(*line, "--trials", "3")
+    assert lines(quick.folder / "starts") == ["worker-0", "worker-1"]
+    assert len(quick.json("trials", "--study", "quick")) == 3

@@ -6,14 +6,13 @@ import csv
 import os
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,6 @@ decay_steps = [25, 50]
 """
 CONFIGURATIONS = 7
 RUN = ("run", "--study", "lengths.toml", "--trials", "10", "--workers", "1", "--verbose")
-ReadUntil = Callable[[subprocess.Popen[str], str], str]
 
 
 def accuracies(command: Command) -> dict[str, float]:

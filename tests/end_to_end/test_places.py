@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,19 +13,10 @@ import pytest
 from tests.machines import on_a_clone
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
     from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
-
-ReadUntil = Callable[[subprocess.Popen[str], str], str]
-
-
-@pytest.fixture
-def quick(command: Command, quick_text: str) -> Command:
-    """The command in a folder with the quick study."""
-    (command.folder / "quick.toml").write_text(quick_text)
-    return command
 
 
 def test_cloned_machines_train_one_study_without_taking_each_others_trials(

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
     from tests.pgbouncer import PgBouncer
     from tests.postgres import PostgresServer
 
@@ -82,16 +82,14 @@ def test_six_trials_through_pgbouncer_leave_other_programs_alone(
 
 
 def test_two_workers_of_a_user_with_four_connections_and_a_switchover(
-    command: Command,
-    quick_text: str,
+    quick: Command,
     postgres_server: PostgresServer,
     postgres_url: str,
-    read_until: Callable[[subprocess.Popen[str], str], str],
+    read_until: ReadUntil,
 ) -> None:
-    (command.folder / "quick.toml").write_text(quick_text)
     limited = postgres_server.limited(postgres_url, 4)
     arguments = ("--study", "quick.toml", "--trials", "3", "--workers", "2", "--storage", limited)
-    run = command.start("run", *arguments)
+    run = quick.start("run", *arguments)
     read_until(run, "begins")
     postgres_server.set_read_only(postgres_url, read_only=True)
     waits = read_until(run, "waits for the database")

@@ -15,9 +15,8 @@ import pytest
 from fastrcaps_search.store.records import Values
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
 
-ReadUntil = Callable[[subprocess.Popen[str], str], str]
 RUN = ("run", "--study", "listed.toml", "--trials", "1", "--workers", "1", "--verbose")
 WATCH = ("report", "--study", "tiny", "--watch", "--format", "csv")
 SAID = [

@@ -18,21 +18,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
     from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 
-ReadUntil = Callable[[subprocess.Popen[str], str], str]
-
 
 @pytest.fixture
-def quick(command: Command, quick_text: str) -> Command:
+def quick(quick: Command, quick_text: str) -> Command:
     """The command in a folder with the quick study and a long one."""
-    (command.folder / "quick.toml").write_text(quick_text)
     long_text = quick_text.replace("epochs = 2", "epochs = 400").replace('"quick"', '"long"')
-    (command.folder / "long.toml").write_text(long_text)
-    return command
+    (quick.folder / "long.toml").write_text(long_text)
+    return quick
 
 
 # Everything else here, and the violence, runs on SQLite by default.

@@ -158,6 +158,19 @@ def supervise(
     ).run()
 
 
+def end_badly(folder: Path) -> tuple[list[object], str]:
+    """The events of a run that ends with an error, and the error."""
+    seen: list[object] = []
+
+    def observe(views: Views, heard: Heard | None) -> None:
+        if heard is not None:
+            seen.append(heard[1])
+
+    with pytest.raises(RunError) as error:
+        supervise(folder, observe)
+    return seen, str(error.value)
+
+
 def test_events_are_heard_and_other_lines_passed_over(
     tmp_path: Path, worker_script: list[str]
 ) -> None:
@@ -200,17 +213,10 @@ def test_the_live_view_has_the_epochs_of_the_trial_at_hand(
 
 def test_a_worker_that_keeps_dying_ends_the_run(tmp_path: Path, worker_script: list[str]) -> None:
     worker_script.append("import sys; print('why', file=sys.stderr); sys.exit(9)")
-    seen: list[object] = []
-
-    def observe(views: Views, heard: Heard | None) -> None:
-        if heard is not None:
-            seen.append(heard[1])
-
-    with pytest.raises(RunError) as error:
-        supervise(tmp_path, observe)
+    seen, error = end_badly(tmp_path)
     # Each death is told once; the last one is the error.
     assert seen == [{"event": "died", "reason": "exit code 9"}] * RESTARTS
-    assert str(error.value) == (
+    assert error == (
         f"worker-0 died {RESTARTS + 1} times without finishing an epoch (exit code 9), "
         f"so the run stops; {tmp_path / 'log'} may say why"
     )
@@ -232,16 +238,9 @@ def test_a_death_by_a_signal_is_named_and_an_empty_log_is_not(
     tmp_path: Path, worker_script: list[str], number: signal.Signals, reason: str
 ) -> None:
     worker_script.append(f"import os; os.kill(os.getpid(), {int(number)})")
-    seen: list[object] = []
-
-    def observe(views: Views, heard: Heard | None) -> None:
-        if heard is not None:
-            seen.append(heard[1])
-
-    with pytest.raises(RunError) as error:
-        supervise(tmp_path, observe)
+    seen, error = end_badly(tmp_path)
     assert seen == [{"event": "died", "reason": reason}] * RESTARTS
-    assert str(error.value) == (
+    assert error == (
         f"worker-0 died {RESTARTS + 1} times without finishing an epoch ({reason}), "
         "so the run stops"
     )

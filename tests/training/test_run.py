@@ -189,13 +189,7 @@ def test_hits_are_those_of_a_best_epoch_before_the_stop(
     best, folder = undisturbed.best, CheckpointFolder(tmp_path / "run", owner=OWNER)
 
     def opened(hooks: Hooks) -> Run:
-        return begin(
-            undisturbed.plan,
-            seed=undisturbed.seed,
-            splits=mini_splits,
-            folder=folder,
-            hooks=hooks,
-        )
+        return undisturbed.again(mini_splits, folder=folder, hooks=hooks)
 
     stop = StopsIn(undisturbed.plan, first_epoch=1, epoch=best + 2, step=2)
     with pytest.raises(InterruptedRunError):
@@ -403,6 +397,10 @@ class Undisturbed(NamedTuple):
     best: int
     weights: dict[str, Tensor]
 
+    def again(self, splits: Splits, **others: object) -> Run:
+        """Another run of the plan, with the same seed."""
+        return begin(self.plan, seed=self.seed, splits=splits, **others)
+
 
 @pytest.fixture
 def undisturbed(one_thread: None, mini_splits: Splits, tmp_path: Path) -> Undisturbed:
@@ -437,13 +435,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
         small_disk, after=best - 1, until=best - 1 + epochs_long, leave_bytes=leave_bytes
     )
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = begin(
-        undisturbed.plan,
-        seed=undisturbed.seed,
-        splits=mini_splits,
-        folder=folder,
-        hooks=disk.hooks,
-    )
+    run = undisturbed.again(mini_splits, folder=folder, hooks=disk.hooks)
     result = run.train()
 
     assert disk.unsaved == list(range(best, best + epochs_long))
@@ -461,13 +453,7 @@ def test_on_a_disk_that_is_full_to_the_end_earlier_checkpoints_give_way_to_the_n
     best = undisturbed.best
     disk = FullDisk(small_disk, after=best - 1, until=None)
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = begin(
-        undisturbed.plan,
-        seed=undisturbed.seed,
-        splits=mini_splits,
-        folder=folder,
-        hooks=disk.hooks,
-    )
+    run = undisturbed.again(mini_splits, folder=folder, hooks=disk.hooks)
     result = run.train()
     # It trained to its end, telling every epoch.
     assert (result.best_epoch, run.is_kept) == (best, True)
@@ -485,13 +471,7 @@ def test_a_disk_without_room_for_the_network_costs_no_result(
     space = os.statvfs(small_disk)
     (small_disk / "full").write_bytes(bytes(space.f_bavail * space.f_frsize - 200_000))
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = begin(
-        undisturbed.plan,
-        seed=undisturbed.seed,
-        splits=mini_splits,
-        folder=folder,
-        hooks=disk.hooks,
-    )
+    run = undisturbed.again(mini_splits, folder=folder, hooks=disk.hooks)
     result = run.train()
     assert (result.best_epoch, run.is_kept) == (undisturbed.best, False)
     assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
@@ -513,13 +493,7 @@ def test_the_best_weights_are_written_at_the_end_at_the_latest(
     until = 6 if leave_bytes == 0 else None
     disk = FullDisk(small_disk, after=best - 1, until=until, leave_bytes=leave_bytes)
     folder = CheckpointFolder(small_disk / "run", owner=OWNER)
-    run = begin(
-        undisturbed.plan,
-        seed=undisturbed.seed,
-        splits=mini_splits,
-        folder=folder,
-        hooks=disk.hooks,
-    )
+    run = undisturbed.again(mini_splits, folder=folder, hooks=disk.hooks)
     assert run.train().best_epoch == best
     assert run.is_kept
     assert disk.unsaved == list(range(best, 7))
