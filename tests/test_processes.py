@@ -98,6 +98,32 @@ def test_what_cannot_be_started_is_no_trace() -> None:
         started(["no-such-program"])
 
 
+def test_few_processes_are_no_interrupt(tmp_path: Path) -> None:
+    # The kernel counts no processes of root; this user may read and write root's files.
+    may = "-all,+dac_override,+dac_read_search"
+    another = (
+        *("setpriv", "--reuid=54321", "--clear-groups", f"--inh-caps={may}"),
+        *(f"--ambient-caps={may}", f"--bounding-set={may}"),
+    )
+    try:
+        subprocess.run([*another, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no processes of another user can be started here")
+    line = (sys.executable, "-P", "-m", "fastrcaps_search", "run", "--study", "mnist-mini")
+    for most in ("1", "2"):
+        done = subprocess.run(
+            [*another, "bash", "-c", 'ulimit -u "$0"; exec "$@"', most, *line, "--trials", "1"],
+            cwd=tmp_path,
+            env={**os.environ, "FASTRCAPS_RUNTIME_DIR": str(tmp_path / f"slots-{most}")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert "Resource temporarily unavailable; `" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Callable
 from importlib import metadata
 
 from fastrcaps_search.cli import commands, output
@@ -15,6 +16,7 @@ from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.machine import device_names
+from fastrcaps_search.search.slots import runtime_folder
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import granted_cores
 
@@ -23,12 +25,15 @@ PACKAGES = ("torch", "torchvision", "optuna", "sqlalchemy", "plotly", "pandas", 
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Print a line per finding; exit code 1 where something is missing that every study needs."""
-    is_broken = False
-    try:
-        # In another process: a broken torch may end the one that imports it.
-        devices = ", ".join(f"{device} ({name})" for device, name in device_names().items())
-    except FastrcapsError as error:
-        devices, is_broken = str(error), True
+    broken: list[str] = []
+
+    def told(ask: Callable[[], str]) -> str:
+        try:
+            return ask()
+        except FastrcapsError as error:
+            broken.append(str(error))
+            return broken[-1]
+
     granted = granted_cores()
     facts = {
         "fastrcaps-search": release(),
@@ -37,15 +42,21 @@ def doctor(arguments: argparse.Namespace) -> int:
         "cores": granted.amount,
         "cores by": granted.by or "this machine",
         **{package: _version(package) for package in PACKAGES},
-        "devices": devices,
+        "devices": told(_devices),
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},
         "store": _store(arguments),
+        "runtime folder": told(lambda: str(runtime_folder())),
     }
     if arguments.json:
         output.print_json(facts)
     else:
         output.print_table(list(facts.items()))
-    return 1 if is_broken or "not installed" in facts.values() else 0
+    return 1 if broken or "not installed" in facts.values() else 0
+
+
+def _devices() -> str:
+    # In another process: a broken torch may end the one that imports it.
+    return ", ".join(f"{device} ({name})" for device, name in device_names().items())
 
 
 def _version(package: str) -> str:

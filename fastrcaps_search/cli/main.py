@@ -74,6 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Of a user whom the machine does not know. Libraries would end with a trace; containers
         # name the same.
         os.environ["HOME"] = "/"
+    # Numpy's BLAS, of which nothing here has need, starts a thread for each core, and where there
+    # may be no more of them it sends this process a Ctrl-C.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         handle_stops(signal.default_int_handler)
         arguments = build_parser(given).parse_args(given)

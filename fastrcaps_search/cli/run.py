@@ -99,7 +99,8 @@ def _patience(options: WorkerOptions, stop: threading.Event) -> RetryPolicy:
     """For this process; the workers have their own and say so themselves."""
 
     def tell(reason: str | None) -> None:
-        output.tell(f"waits for the database: {reason}" if reason else "the database is back")
+        waits = f"waits for the database, at most {options.store_patience:g} s: {reason}"
+        output.tell(waits if reason else "the database is back")
 
     return RetryPolicy(options.store_patience, stop, tell)
 

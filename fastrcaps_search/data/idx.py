@@ -81,7 +81,7 @@ class IdxDataSet(DataSet):
         """The folder of the files, or where a download would go."""
         folder = self.own_folder or folder or default_folder()
         try:
-            files = self.find(folder)
+            files = self._recognised(folder)
         except DataError as error:
             return str(error)
         if files:
@@ -89,8 +89,15 @@ class IdxDataSet(DataSet):
         return f"not in {folder}; downloaded there when first needed"
 
     def look(self, folder: Path | None) -> None:
-        """Refuse a folder that holds a part of the set, or other images."""
-        self.find(self.own_folder or folder or default_folder())
+        """Refuse a folder that holds a part of the set, another one or other images."""
+        self._recognised(self.own_folder or folder or default_folder())
+
+    def _recognised(self, folder: Path) -> tuple[Path, ...]:
+        """As :meth:`find`, of files the smallest of which is that of this set."""
+        files = self.find(folder)
+        if files:
+            self._content(files[-1], self.checksums[-1])
+        return files
 
     def find(self, folder: Path) -> tuple[Path, ...]:
         """The files in the first complete place, not opened yet; none to have them downloaded.
@@ -146,17 +153,22 @@ class IdxDataSet(DataSet):
             ) from error
 
     def _values(self, file: Path, checksum: str) -> NDArray[np.uint8]:
-        """What one file holds, where that is what was published."""
+        """The numbers in one file."""
         import numpy as np
 
-        content = _content(file)
-        found = hashlib.sha256(content).hexdigest()
-        if found != checksum:
-            raise self._another(file, found, content)
+        content = self._content(file, checksum)
         sizes = _sizes(content)
         # torch warns about arrays that cannot be written.
         values = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * len(sizes))
         return values.reshape(sizes)
+
+    def _content(self, file: Path, checksum: str) -> bytes:
+        """What one file holds, where that is what was published."""
+        content = _plain(file)
+        found = hashlib.sha256(content).hexdigest()
+        if found != checksum:
+            raise self._another(file, found, content)
+        return content
 
     def _another(self, file: Path, checksum: str, content: bytes) -> DataError:
         """The error for a file with a checksum that is not its own."""
@@ -219,7 +231,7 @@ def _files_in(place: Path) -> dict[str, Path]:
     return found
 
 
-def _content(file: Path) -> bytes:
+def _plain(file: Path) -> bytes:
     """The plain content of a file that is gzipped or not, whatever its name."""
     try:
         content = file.read_bytes()

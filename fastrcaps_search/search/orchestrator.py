@@ -25,7 +25,7 @@ from fastrcaps_search.search.missing import missing_files
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.outcome import RunOutcome
-from fastrcaps_search.search.slots import Slots
+from fastrcaps_search.search.slots import Slots, runtime_folder
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import keep_layout, stored_layouts
@@ -84,6 +84,8 @@ class Orchestrator:
     @classmethod
     def begin(cls, options: RunOptions, patience: RetryPolicy | None = None) -> Orchestrator:
         """Create the study, or go on with it."""
+        # Whatever refuses the run had better do so before anything is stored.
+        runtime_folder()
         patience = patience or RetryPolicy(options.store_patience)
         patience(
             lambda: enter_study(

@@ -42,11 +42,11 @@ class Slots(AbstractContextManager["Slots"]):
         owner: Says to waiting processes who holds the slots: ``worker-0 of study mnist``.
         numbers: Those to choose from; by default the cores that this process may use.
         kind: First word of their files.
-        folder: Folder of the slots; by default :func:`runtime_folder`.
+        folder: Folder of the slots; by default that of :func:`runtime_folder`.
 
     Raises:
-        UsageError: The folder is not this user's own, or open to others.
-        DiskError: The folder cannot be made.
+        UsageError: As for :func:`runtime_folder`.
+        DiskError: As for :func:`runtime_folder`.
     """
 
     def __init__(
@@ -58,11 +58,10 @@ class Slots(AbstractContextManager["Slots"]):
         folder: Path | None = None,
     ) -> None:
         self._owner = owner
-        self._folder = runtime_folder() if folder is None else folder
+        self._folder = runtime_folder(folder)
         chosen = core_ids() if numbers is None else numbers
         self._files = {number: self._folder / f"{kind}-{number}" for number in chosen}
         self._locks: dict[int, FileLock] = {}
-        _prepare(self._folder)
 
     @property
     def held(self) -> list[int]:
@@ -91,7 +90,7 @@ class Slots(AbstractContextManager["Slots"]):
         self._shrink(before)
         try:
             if before < count:
-                _prepare(self._folder)
+                runtime_folder(self._folder)
                 self._grow(count)
         except OSError as error:
             raise DiskError(
@@ -136,7 +135,7 @@ class Slots(AbstractContextManager["Slots"]):
         Empty where nobody does, or where the folder cannot be read.
         """
         with suppress(FastrcapsError, OSError):
-            _prepare(self._folder)
+            runtime_folder(self._folder)
             others = [file for number, file in self._files.items() if number not in self._locks]
             return ", ".join(dict.fromkeys(filter(None, map(_holder, others))))
         return ""
@@ -162,14 +161,19 @@ class Slots(AbstractContextManager["Slots"]):
                     file.write_text(text, errors="replace")
 
 
-def runtime_folder() -> Path:
-    """``FASTRCAPS_RUNTIME_DIR``, or a folder of this user's in ``/tmp``."""
-    named = os.environ.get(RUNTIME_VARIABLE)
-    return path_of(named or f"/tmp/fastrcaps-search-{os.geteuid()}", RUNTIME_VARIABLE)
+def runtime_folder(folder: Path | None = None) -> Path:
+    """The folder of the slots, which is made where it is missing.
 
+    Args:
+        folder: Another than ``FASTRCAPS_RUNTIME_DIR``, or a folder of this user's in ``/tmp``.
 
-def _prepare(folder: Path) -> None:
-    """Make the folder where it is missing; refuse one that another user may write or has made."""
+    Raises:
+        UsageError: Another user may write it, or has made it.
+        DiskError: It cannot be made.
+    """
+    if folder is None:
+        named = os.environ.get(RUNTIME_VARIABLE)
+        folder = path_of(named or f"/tmp/fastrcaps-search-{os.geteuid()}", RUNTIME_VARIABLE)
     try:
         fault = _fault(folder)
     except OSError as error:
@@ -182,6 +186,7 @@ def _prepare(folder: Path) -> None:
             f"{folder} must be an absolute path of a folder of this user's with mode 0700, "
             f"got {fault}; fix or remove it, or name another with {RUNTIME_VARIABLE}"
         )
+    return folder
 
 
 def _fault(folder: Path) -> str:

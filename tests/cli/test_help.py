@@ -86,3 +86,17 @@ def test_doctor_says_what_is_here(cli: Cli) -> None:
     by = "this machine" if cores().amount == 1 else "OMP_NUM_THREADS=1"
     assert (facts["cores"], facts["cores by"]) == (1, by)
     assert "data mnist-mini" in done.stdout
+
+
+def test_a_runtime_folder_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    folder = {"FASTRCAPS_RUNTIME_DIR": str(tmp_path / "open")}
+    said = "with mode 0700, got mode 0755; fix or remove it, or name another with FASTRCAPS"
+    done = cli("doctor", **folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert said in done.stdout
+    done = cli("run", "--study", "mnist-mini", "--trials", "1", **folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert not (tmp_path / "fastrcaps.db").exists()

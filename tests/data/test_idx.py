@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -122,6 +123,16 @@ def test_flat_and_named_folders_of_the_other_set_are_told_apart(tmp_path: Path) 
     for folder in (tmp_path / "flat", tmp_path / "named"):
         inside = folder if folder.name == "flat" else folder / "mnist"
         place(inside, fashion)
+        assert FASHION_MNIST.place(inside) == str(inside)
+        FASHION_MNIST.look(inside)
+        early = (
+            f"{inside / TEST_LABELS}.gz must be a file of mnist, but its content is that of "
+            f"fashion-mnist: ask for fashion-mnist, or put the files of mnist into a folder named "
+            "mnist"
+        )
+        assert MNIST.place(folder) == early
+        with pytest.raises(DataError, match=re.escape(early)):
+            MNIST.look(folder)
         message = refusal(MNIST, folder)
         assert f"{inside / TRAIN_IMAGES}.gz must be a file of mnist" in message
         assert "its content is that of fashion-mnist: ask for fashion-mnist" in message
@@ -171,7 +182,7 @@ def test_other_layouts_are_found_too(
 ) -> None:
     folder = touch_all(tmp_path / inside, suffix)
     assert {path.parent for path in data_set.find(tmp_path)} == {folder}
-    assert data_set.place(tmp_path) == str(folder)
+    assert f"{folder / TEST_LABELS}{suffix} must hold what was" in data_set.place(tmp_path)
     # Not for the other set.
     other = MNIST if data_set is FASHION_MNIST else FASHION_MNIST
     assert bool(other.find(tmp_path)) == (inside == "raw")
@@ -207,7 +218,6 @@ def test_nothing_is_downloaded_beside_other_images(tmp_path: Path, photo: str) -
     # Where the set is too, the others are nobody's business.
     touch_all(tmp_path / "MNIST" / "raw")
     assert len(MNIST.find(tmp_path)) == 4
-    MNIST.look(tmp_path)
 
 
 def test_a_run_looks_before_it_starts_anything(cli: Cli, tmp_path: Path) -> None:
@@ -226,7 +236,7 @@ def test_a_run_looks_before_it_starts_anything(cli: Cli, tmp_path: Path) -> None
         assert said in done.stderr
         assert str(tmp_path / folder) in done.stderr
         assert done.stdout == ""
-    assert not (tmp_path / "no").exists()
+    assert not list((tmp_path / "no" / "such" / "folder").iterdir())
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
