@@ -29,9 +29,13 @@ Each message says what must hold, what came, and the next step, in one line.
 
 from __future__ import annotations
 
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_LONGEST = 400
+"""Characters of what another library says."""
 
 
 class FastrcapsError(Exception):
@@ -162,9 +166,10 @@ def importing() -> Iterator[None]:
     except FastrcapsError:
         raise
     except Exception as error:
-        # From torch come OSError, ImportError, RuntimeError and more.
+        # From torch come OSError, ImportError, RuntimeError and more; numpy writes an essay.
+        came = textwrap.shorten(f"{type(error).__name__}: {error}", _LONGEST)
         raise LibraryError(
-            f"{_culprit(error)} must be importable, got {type(error).__name__}: {error}; "
+            f"{_culprit(error)} must be importable, got {came}; "
             "install it again with what it needs, or give it memory (`ulimit -v`)"
         ) from error
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -78,6 +79,21 @@ def started(command: Sequence[str], **settings: Any) -> subprocess.Popen[str]:  
         raise RunError(
             f"{command[0]} must start as a process, got: {error.strerror}; `ulimit -u` and free "
             "memory limit how many there may be"
+        ) from error
+
+
+def start_thread(work: Callable[..., object], *arguments: object) -> None:
+    """Do something beside all else, for as long as this process lasts.
+
+    Raises:
+        RunError: There may be no more threads.
+    """
+    try:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+    except RuntimeError as error:
+        raise RunError(
+            f"a process must have threads, got: {error}; `ulimit -u` and free memory limit how "
+            "many there may be"
         ) from error
 
 

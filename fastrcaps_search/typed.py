@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from fastrcaps_search.errors import UsageError
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 QUOTES = "\"'"
 """Kept around a value by what reads lines such as ``NAME="value"``: ``docker --env-file``."""
 ODD_AT_ENDS = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb"
@@ -15,16 +20,21 @@ UNSET = re.compile(r"\$(?=\w|\{)")
 URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
 
 
-def unwrapped(text: str, what: str) -> str:
+def unwrapped(text: str | Path, what: str) -> str:
     """The text without the blanks and quotes around it, and the end of its line.
 
     Args:
-        text: As it was typed. It may hold a password and is not repeated.
+        text: As it was typed, or a path of a program. It may hold a password and is not repeated.
         what: Its name in a message.
 
     Raises:
-        UsageError: It holds a character that cannot be seen, or half a pair of quotes.
+        UsageError: It holds a character that cannot be seen, or half a pair of quotes; or it is
+            no text.
     """
+    if isinstance(text, Path):
+        return str(text)
+    if not isinstance(text, str):
+        raise _refused(what, f"a {type(text).__name__}", "pass a name or a path")
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in QUOTES:
         text = text[1:-1].strip()
@@ -35,6 +45,20 @@ def unwrapped(text: str, what: str) -> str:
     if odd:
         raise _refused(what, f"the character {odd[0]!a} (U+{ord(odd[0]):04X})", "type it anew")
     return text
+
+
+def plain_numbers(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function take the numbers of numpy, pandas and torch as Python's own."""
+
+    def plain(value: Any) -> Any:  # noqa: ANN401
+        return value.item() if getattr(value, "shape", None) == () else value
+
+    @functools.wraps(function)
+    def called(*values: Given.args, **named: Given.kwargs) -> Result:
+        others = {name: plain(value) for name, value in named.items()}
+        return function(*map(plain, values), **others)
+
+    return called
 
 
 def path_of(given: str | Path, what: str = "the path") -> Path:

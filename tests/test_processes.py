@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_few_processes_are_no_interrupt(tmp_path: Path) -> None:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no processes of another user can be started here")
     line = (sys.executable, "-P", "-m", "fastrcaps_search", "run", "--study", "mnist-mini")
-    for most in ("1", "2"):
+    for most in ("1", "2", "3", "4"):
         done = subprocess.run(
             [*another, "bash", "-c", 'ulimit -u "$0"; exec "$@"', most, *line, "--trials", "1"],
             cwd=tmp_path,
@@ -119,9 +120,11 @@ def test_few_processes_are_no_interrupt(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert (done.returncode, done.stdout) == (1, ""), done.stderr
-        assert "Resource temporarily unavailable; `" in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert done.returncode == 1
+        assert re.fullmatch(
+            r"fastrcaps-search: .+(Resource temporarily unavailable|new thread); `.+\n",
+            done.stderr,
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.analysis.comparing import comparison_row
@@ -9,6 +10,7 @@ from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
 from fastrcaps_search.analysis.summary import StudySummary, summarise
+from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
@@ -17,12 +19,14 @@ from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import chosen_location
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.store import opened_study
+from fastrcaps_search.typed import plain_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
+@plain_numbers
+def read_trials(study: StudyLike, *, storage: str | Path | None = None) -> pd.DataFrame:
     """Every trial of a stored study, a row each, with the columns of ``trials --json``.
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
@@ -30,23 +34,26 @@ def read_trials(study: str, *, storage: str | None = None) -> pd.DataFrame:
     return _frame(trial_rows(_stored(study, storage).trials))
 
 
-def read_front(study: str, *, storage: str | None = None) -> pd.DataFrame:
+@plain_numbers
+def read_front(study: StudyLike, *, storage: str | Path | None = None) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
     return _frame(front_rows(_stored(study, storage).trials))
 
 
-def read_status(study: str, *, storage: str | None = None) -> StudySummary:
+@plain_numbers
+def read_status(study: StudyLike, *, storage: str | Path | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
     seen = _stored(study, storage)
     possible = configuration_count(seen.study.definition)
     return summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
 
 
+@plain_numbers
 def select_trial(
-    study: str,
+    study: StudyLike,
     *,
     prefer: str = "accuracy",
-    storage: str | None = None,
+    storage: str | Path | None = None,
     **bounds: float | None,
 ) -> dict[str, Any]:
     """The trial on the front that fits bounds and preference, as ``select --json`` prints it.
@@ -70,7 +77,14 @@ def select_trial(
     return select_row(choosable_rows(_stored(study, storage).trials), criteria)
 
 
-def exclude_trial(study: str, number: int, *, why: str, storage: str | None = None) -> list[int]:
+@plain_numbers
+def exclude_trial(
+    study: StudyLike,
+    number: int,
+    *,
+    why: str,
+    storage: str | Path | None = None,
+) -> list[int]:
     """Set a complete trial aside, as ``trials --exclude`` does: off the front and all choices.
 
     Args:
@@ -90,7 +104,8 @@ def exclude_trial(study: str, number: int, *, why: str, storage: str | None = No
         return without_network(read_study(store, record.name).trials)
 
 
-def include_trial(study: str, number: int, *, storage: str | None = None) -> None:
+@plain_numbers
+def include_trial(study: StudyLike, number: int, *, storage: str | Path | None = None) -> None:
     """Take back a trial that was set aside, as ``trials --include`` does.
 
     Args:
@@ -105,8 +120,13 @@ def include_trial(study: str, number: int, *, storage: str | None = None) -> Non
         setting_aside.include(store, record, number)
 
 
+@plain_numbers
 def compare_trials(
-    study: str, first: int, second: int, *, storage: str | None = None
+    study: StudyLike,
+    first: int,
+    second: int,
+    *,
+    storage: str | Path | None = None,
 ) -> dict[str, Any]:
     """How the networks of two complete trials differ on the evaluation images.
 
@@ -125,7 +145,7 @@ def compare_trials(
         return comparison_row(store, record, first, second)
 
 
-def _stored(study: str, storage: str | None) -> Snapshot:
+def _stored(study: StudyLike, storage: str | Path | None) -> Snapshot:
     with opened_study(chosen_location(storage), study) as (store, record):
         return read_study(store, record.name)
 

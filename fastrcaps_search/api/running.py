@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.errors import importing
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.search.launch import LOCAL
@@ -18,18 +18,19 @@ from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.store.location import LEASE_SECONDS, PATIENCE_SECONDS, chosen_location
 from fastrcaps_search.store.store import opened_study
 from fastrcaps_search.training.rate_curve import FEWEST_STEPS
-from fastrcaps_search.typed import path_of
+from fastrcaps_search.typed import path_of, plain_numbers
 
 if TYPE_CHECKING:
     from fastrcaps_search.training.rate_curve import RateTest
 
 
+@plain_numbers
 def run_study(
-    study: str | StudyDefinition,
+    study: StudyLike,
     *,
     trials: int | None = None,
     runs_on_front: int | None = None,
-    storage: str | None = None,
+    storage: str | Path | None = None,
     data_dir: str | Path | None = None,
     files: str | Path | None = None,
     devices: str = "auto",
@@ -68,7 +69,7 @@ def run_study(
     """
     location = chosen_location(storage, None if files is None else str(files))
     options = RunOptions(
-        definition=asked_study(study, location) if isinstance(study, str) else study,
+        definition=asked_study(study, location),
         trials=trials,
         location=location,
         data_folder=None if data_dir is None else path_of(data_dir, "data_dir").absolute(),
@@ -92,10 +93,11 @@ class _Warns(RunObserver):
         warnings.warn(warning, stacklevel=4)
 
 
+@plain_numbers
 def find_rates(
-    study: str | StudyDefinition,
+    study: StudyLike,
     *,
-    storage: str | None = None,
+    storage: str | Path | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     seed: int = 0,
@@ -124,14 +126,14 @@ def find_rates(
     with importing():
         from fastrcaps_search.training.rate_range import find_rates as found
 
-    if isinstance(study, str):
-        study = asked_study(study, chosen_location(storage))
+    asked = asked_study(study, chosen_location(storage))
     folder = None if data_dir is None else path_of(data_dir, "data_dir")
-    return found(study, folder=folder, device=device, seed=seed, steps=steps)
+    return found(asked, folder=folder, device=device, seed=seed, steps=steps)
 
 
+@plain_numbers
 def export_network(
-    study: str,
+    study: StudyLike,
     out: str | Path,
     *,
     trial: int | None = None,
@@ -139,7 +141,7 @@ def export_network(
     run: int | None = None,
     onnx: bool = False,
     opset: int | None = None,
-    storage: str | None = None,
+    storage: str | Path | None = None,
     files: str | Path | None = None,
     **bounds: float | None,
 ) -> Path:

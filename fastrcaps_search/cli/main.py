@@ -31,6 +31,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; `{self.prog} --help` shows how it is used")
 
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Print help or version; argparse's own lets it pass that a disk has no room for it."""
+        print(message, end="", flush=True)
+
 
 def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """The command line, with the flags of the commands that are named; imports nothing heavy."""
@@ -88,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         return 1
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         return _report(_refused(error), given)
     except Exception as error:
         return _report(error, given)
@@ -97,13 +101,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         streams.drop_what_fails(sys.stdout)
 
 
-def _refused(error: OSError) -> FastrcapsError:
+def _refused(error: OSError | MemoryError) -> FastrcapsError:
     """What the system refused, as an error of ours: no fault of this program."""
-    what = error.filename or "a file or a connection"
-    refusal = DiskError(
-        f"{what} must be accessible, got: {error.strerror or type(error).__name__}; fix its "
-        "permissions or name another"
+    refusal = FastrcapsError(
+        "memory must suffice, but there was no more; give it some (`ulimit -v`)"
     )
+    if isinstance(error, OSError):
+        # Paths that are asked for have a name; the working directory has none, once it is gone.
+        is_here = isinstance(error, FileNotFoundError) and not error.filename
+        what = error.filename or ("the working directory" if is_here else "a file or a connection")
+        refusal = DiskError(
+            f"{what} must be accessible, got: {error.strerror or type(error).__name__}; "
+            + ("enter one that exists" if is_here else "fix its permissions or name another")
+        )
     refusal.__cause__ = error
     return refusal
 
@@ -122,7 +132,8 @@ def _report(error: Exception, given: Sequence[str]) -> int:
 def _without_passwords(text: str, given: Sequence[str]) -> str:
     """The text without the passwords of the URLs that were given."""
     for word in (*given, os.environ.get(STORAGE_VARIABLE, "")):
-        with suppress(UsageError):
+        # Of no working directory either: an error is to be told whatever stands in the line.
+        with suppress(UsageError, OSError):
             plain = unwrapped(word.removeprefix("--storage="), "storage")
             text = locate(plain).redacted(text)
     return IN_URL.sub("://***@", text)

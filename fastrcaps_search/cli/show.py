@@ -70,7 +70,8 @@ def status(arguments: argparse.Namespace) -> None:
             f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
             f"{_purpose(lease, study)}"
         )
-    print(f"disk: {used / 1e6:,.1f} MB in {files.study_folder(location, study)}")
+    room = "unknown, for want of permission," if used is None else f"{used / 1e6:,.1f} MB"
+    print(f"disk: {room} in {files.study_folder(location, study)}")
 
 
 def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:

@@ -19,6 +19,8 @@ _INSTALLED = Path(__file__).resolve().parent.parent / "studies"
 # In a checkout, which an editable install reads, they are beside the package.
 SHIPPED = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parent.parent / "studies"
 LARGEST_FILE_BYTES = 1_000_000
+StudyLike = str | Path | StudyDefinition
+"""A shipped or stored name, a study file, or a definition."""
 
 
 def shipped_names() -> list[str]:
@@ -26,7 +28,7 @@ def shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def load_study(name_or_path: str) -> StudyDefinition:
+def load_study(name_or_path: str | Path) -> StudyDefinition:
     """Load a study by its shipped name or by the path of a study file.
 
     Raises:
@@ -49,14 +51,16 @@ def _naming(path: Path) -> Iterator[None]:
         raise DefinitionError(error.message, key=error.key, file=error.file or place) from error
 
 
-def stored_name(study: str) -> str:
+def stored_name(study: StudyLike) -> str:
     """Name under which a study is stored, given by shipped name, study file, or that name."""
+    if isinstance(study, StudyDefinition):
+        return study.name
     study = unwrapped(study, "study")
     is_file = study.endswith(".toml") or path_of(study, "study").is_file()
     return load_study(study).name if is_file and study not in shipped_names() else study
 
 
-def find_study(name_or_path: str, *, beside: Path | None = None) -> Path:
+def find_study(name_or_path: str | Path, *, beside: Path | None = None) -> Path:
     """Path of a study file.
 
     Args:

@@ -47,10 +47,19 @@ def as_batch(images: object, *, like: DataSet | None = None) -> tuple[Tensor, bo
 
 
 def _array(images: object) -> NDArray[np.generic]:
+    if getattr(images, "mode", "") == "P":
+        raise UsageError(
+            'images must be grey, got one with a palette; convert it, as in image.convert("L")'
+        )
     if isinstance(images, Tensor):
-        floats = images.detach().cpu()
-        # Numpy has no bfloat16.
-        return np.asarray((floats.float() if floats.is_floating_point() else floats).numpy())
+        try:
+            values = images.detach().to_dense().cpu()
+            # Numpy has no bfloat16.
+            return np.asarray((values.float() if values.is_floating_point() else values).numpy())
+        except (NotImplementedError, RuntimeError, TypeError) as error:
+            raise UsageError(
+                f"images must be a tensor with values, got a {images.layout} on {images.device}"
+            ) from error
     try:
         return np.asarray(images)
     except (TypeError, ValueError) as error:
@@ -104,10 +113,12 @@ def _advice(low: float, high: float, shades: Shades) -> str:
 def _compare(images: NDArray[np.float32], name: str, shades: Shades, *, white: str) -> None:
     """Warn of images [N, 1, 28, 28] in [0, 1] that are inverted or black."""
     unlike = ""
-    if abs(float(images[..., EDGE].mean()) - shades.border) > UNLIKE:
+    inverted = int((abs(images[..., EDGE].mean((1, 2)) - shades.border) > UNLIKE).sum())
+    if inverted:
         sides = ("light on dark", "dark on light")
         wanted, got = sides if shades.border < 0.5 else sides[::-1]
-        unlike = f"{wanted}, got {got}; pass {white} - images"
+        some = "" if inverted == len(images) else f"{inverted} of {len(images)} "
+        unlike = f"{wanted}, got {some}{got}; pass {white} - images{some and ' of these'}"
     elif images.max() < BLACK:
         unlike = f"from 0 to {white}, got black ones; do not divide twice or round floats"
     if unlike:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import stat
 from collections.abc import Iterator
@@ -32,9 +33,12 @@ def run_folder(location: Location, study: StudyRecord, number: int, run: int) ->
     return trial_folder(location, study, number) / f"run-{run}"
 
 
-def used_bytes(location: Location, study: StudyRecord) -> int:
-    """Room that a study's checkpoints and logs take on this machine."""
-    return sum(_size(path) for path in study_folder(location, study).rglob("*"))
+def used_bytes(location: Location, study: StudyRecord) -> int | None:
+    """Room that a study's checkpoints and logs take here; ``None`` where it may not be seen."""
+    faults: list[OSError] = []
+    found = os.walk(study_folder(location, study), onerror=faults.append)
+    used = sum(_size(Path(above, name)) for above, _, names in found for name in names)
+    return None if any(isinstance(fault, PermissionError) for fault in faults) else used
 
 
 def _size(path: Path) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from fastrcaps_search.data.data_set import DATA_VARIABLE
-from fastrcaps_search.processes import child_command, started
+from fastrcaps_search.errors import RunError
+from fastrcaps_search.processes import child_command, start_thread, started
 from fastrcaps_search.registry import Registry
 from fastrcaps_search.search.events import Events
 from fastrcaps_search.search.files import open_log
@@ -156,8 +156,11 @@ class LocalWorker:
                 stderr=log,
                 env=worker_environment(spec, os.environ),
             )
-        heard = (spec.name, events, self.process.stdout)
-        threading.Thread(target=_listen, args=heard, daemon=True).start()
+        try:
+            start_thread(_listen, spec.name, events, self.process.stdout)
+        except RunError:
+            self.kill()
+            raise
 
     @property
     def is_suspended(self) -> bool:

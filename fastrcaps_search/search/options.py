@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastrcaps_search.definition.keys import LARGEST_RUNS, LARGEST_SEED
-from fastrcaps_search.definition.load import load_study
+from fastrcaps_search.definition.load import StudyLike, load_study
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import (
     DefinitionError,
@@ -108,20 +108,22 @@ def _require_seconds(name: str, value: float, limits: tuple[float, float]) -> No
         raise UsageError(f"{name} must be seconds from {low:.0f} to {high:.0f}, got {value!r}")
 
 
-def asked_study(study: str, location: Location) -> StudyDefinition:
+def asked_study(study: StudyLike, location: Location) -> StudyDefinition:
     """The definition of a study: a shipped one, that of a file, or one stored under that name.
 
     Raises:
         DefinitionError: The file breaks a rule.
         UsageError: There is none of these.
     """
+    if isinstance(study, StudyDefinition):
+        return study
     try:
         return load_study(study)
     except DefinitionError:
         raise
     except UsageError as error:
         try:
-            stored = _stored(location, study)
+            stored = _stored(location, str(study))
         except StoreError as unread:
             raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
         if stored is not None:

@@ -16,7 +16,7 @@ import traceback
 from contextlib import closing, suppress
 
 from fastrcaps_search.errors import DeviceError, FastrcapsError, importing
-from fastrcaps_search.processes import handle_stops
+from fastrcaps_search.processes import handle_stops, start_thread
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.search.launch import WorkerSpec, own_spec
@@ -31,7 +31,6 @@ def main() -> int:
     """Run a worker; its exit code is the error's."""
     stop = threading.Event()
     handle_stops(lambda *_: stop.set())
-    threading.Thread(target=_stop_with_supervisor, args=(stop,), daemon=True).start()
     tell = _teller()
     LOG.setLevel("INFO")
     LOG.propagate = False
@@ -53,6 +52,7 @@ def main() -> int:
 
 
 def _work(spec: WorkerSpec, *, tell: Tell, stop: threading.Event) -> None:
+    start_thread(_stop_with_supervisor, stop)
     # Torch and Optuna take seconds to import; the signals are in place before.
     with importing():
         from fastrcaps_search.search.study_worker import Worker

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, select
 
 from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.processes import start_thread
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
@@ -53,10 +54,7 @@ class RunLease:
     def renewed(self) -> Iterator[None]:
         """Renew the lease from a thread, whatever the training and the database are doing."""
         stop = threading.Event()
-        thread = threading.Thread(
-            target=self._renew_until, args=(stop,), name="lease", daemon=True
-        )
-        thread.start()
+        start_thread(self._renew_until, stop)
         try:
             yield
         finally:

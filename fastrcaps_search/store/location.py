@@ -69,7 +69,7 @@ class Location:
         return text
 
 
-def chosen_location(storage: str | None, files: str | None = None) -> Location:
+def chosen_location(storage: str | Path | None, files: str | None = None) -> Location:
     """The database that was named, or else the one that the environment or the default names.
 
     Args:
@@ -129,7 +129,7 @@ def _sqlite(path: str, files: Path | None) -> Location:
     return Location(
         url=f"sqlite:///{whole}",
         shown=str(whole),
-        files=files or whole.with_name(_files_name(whole.name)),
+        files=files or whole.parent / _files_name(whole.name),
         path=whole,
     )
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
-from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.definition.load import StudyLike, stored_name
 from fastrcaps_search.errors import DiskError, ReadOnlyStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import note_used, store_errors
@@ -200,7 +200,7 @@ class Store(AbstractContextManager["Store"]):
 
 @contextmanager
 def opened_study(
-    location: Location, study: str, *, writing: bool = False
+    location: Location, study: StudyLike, *, writing: bool = False
 ) -> Iterator[tuple[Store, StudyRecord]]:
     """A database, and the study there that a name or the path of a study file stands for.
 

@@ -162,14 +162,17 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 def test_python_does_the_same(call: Cli, stored: str) -> None:
     assert {"exclude_trial", "include_trial"} <= set(fastrcaps_search.__all__)
-    fastrcaps_search.exclude_trial("tiny", 2, why="a test", storage=stored)
+    # Numbers as pandas gives them, and a path.
+    number = fastrcaps_search.read_front("tiny", storage=Path(stored))["trial"].iloc[0]
+    assert not isinstance(number, int)
+    fastrcaps_search.exclude_trial("tiny", number, why="a test", storage=stored)
     assert front(call) == [1]
     table = fastrcaps_search.read_trials("tiny", storage=stored)
     assert table["set_aside.why"][2] == "a test"
     assert table["feasible"].tolist()[:4] == [False, True, False, True]
     with pytest.raises(UsageError, match="trial must be one of tiny, got 7"):
         fastrcaps_search.exclude_trial("tiny", 7, why="a test", storage=stored)
-    fastrcaps_search.include_trial("tiny", 2, storage=stored)
+    fastrcaps_search.include_trial("tiny", number, storage=stored)
     assert front(call) == [2, 1]
     with pytest.raises(UsageError, match="max_failures must be a whole number of at least 1, got"):
         fastrcaps_search.run_study("mnist-mini", trials=1, max_failures=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,32 @@ def test_doctor_says_what_is_here(cli: Cli) -> None:
     by = "this machine" if cores().amount == 1 else "OMP_NUM_THREADS=1"
     assert (facts["cores"], facts["cores by"]) == (1, by)
     assert "data mnist-mini" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("status", "--study", "a", "--storage", "a.db"), "the working directory must be"),
+        (("run", "--study", "mnist-mini", "--trials", "1"), "the working directory must be"),
+        (("status", "--study", "/", "--storage", "/"), "/ must be a database, got a folder"),
+    ],
+)
+def test_an_error_is_one_line_where_the_working_directory_is_gone(
+    tmp_path: Path, line: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "gone").mkdir()
+    python = (sys.executable, "-P", "-m", "fastrcaps_search")
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir ../gone && exec "$@"', "sh", *python, *line],
+        cwd=tmp_path / "gone",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert done.stderr.startswith(f"fastrcaps-search: {said}")
 
 
 def test_a_runtime_folder_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_closed_streams_are_as_good_as_null_devices(stored: Path, closed: str) -
     assert shell(stored, f"$F front --study nope {closed}").returncode == 2
 
 
-@pytest.mark.parametrize("command", ["trials --study tiny", "studies --json"])
+@pytest.mark.parametrize(
+    "command", ["trials --study tiny", "studies --json", "run --help", "--version"]
+)
 def test_an_output_that_is_full_is_one_line(stored: Path, command: str) -> None:
     done = shell(stored, f"$F {command} >/dev/full")
     assert done.returncode == 1

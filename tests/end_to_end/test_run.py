@@ -19,6 +19,7 @@ import optuna_dashboard
 import pytest
 
 import fastrcaps_search
+from fastrcaps_search.errors import UsageError
 from fastrcaps_search.training.device import device_name
 from fastrcaps_search.training.resources import cores
 
@@ -201,10 +202,17 @@ def test_the_same_from_python(ran: tuple[Command, str]) -> None:
     assert list(frame["values.accuracy"]) == [row["values"]["accuracy"] for row in rows]
     assert set(front["trial"]) == brute_force_front(rows)
     assert fastrcaps_search.read_status("quick", storage=storage).complete == 4
-    again = fastrcaps_search.run_study(
-        str(command.folder / "quick.toml"), trials=4, storage=storage
-    )
+    # A path, a number of numpy, a definition.
+    file, four = command.folder / "quick.toml", frame["trial"].iloc[-1] + 1
+    again = fastrcaps_search.run_study(file, trials=four, storage=Path(storage))
     assert again.work.finished == 4
+    for study in (file, fastrcaps_search.load_study(file)):
+        assert fastrcaps_search.read_front(study, storage=storage).equals(front)
+    first, second = frame["trial"].iloc[:2]
+    compared = fastrcaps_search.compare_trials("quick", first, second, storage=storage)
+    assert compared == command.json("compare", "--study", "quick", str(first), str(second))
+    with pytest.raises(UsageError, match=r"^study must be typed plainly, got a NoneType; pass a"):
+        fastrcaps_search.load_study(None)  # type: ignore[arg-type]
 
 
 def test_report_writes_the_page_where_it_is_told(ran: tuple[Command, str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -116,6 +117,24 @@ def test_inverted_images_are_classified_with_a_word_at_the_caller(
         with pytest.warns(UserWarning, match=f"{INVERTED}{white} - images$") as caught:
             call(form)
         assert [warning.filename for warning in caught] == [__file__]
+    mixed = np.concatenate([images[:9], 255 - images[9:12]])
+    some = INVERTED.replace("got dark", "got 3 of 12 dark") + "255 - images of these$"
+    with pytest.warns(UserWarning, match=some):
+        call(mixed)
+
+
+def test_a_palette_is_no_shade(lenet: LoadedNetwork, images: NDArray[np.uint8]) -> None:
+    grey = Image.fromarray(images[0])
+    assert lenet.predict(grey) == lenet.predict(images[0])
+    with pytest.raises(UsageError, match=r"got one with a palette; convert it, as in image\.conv"):
+        lenet.predict(grey.convert("RGB").quantize(16))
+
+
+def test_tensors_of_other_kinds(lenet: LoadedNetwork, images: NDArray[np.uint8]) -> None:
+    given = torch.from_numpy(images[:5])
+    assert np.array_equal(lenet.predict(given.to_sparse()), lenet.predict(given))
+    with pytest.raises(UsageError, match=r"a tensor with values, got a torch\.strided on meta$"):
+        lenet.predict(given.to("meta"))
 
 
 def test_black_images_are_classified_with_a_word(

@@ -84,8 +84,9 @@ def test_a_fresh_process_repeats_the_stored_accuracies_to_the_bit(
         text=True,
         check=True,
     )
-    runs = [run for trial in trained.read(name)[1] for run in trial.runs]
-    best = max(runs, key=lambda run: run.accuracy or 0.0)
+    # The best mean decides for a trial; on some processors another one has the best run of all.
+    trial = trained.read(name)[1][load_network(exports[name]).facts["trial"]]
+    best = max(trial.runs, key=lambda run: run.accuracy or 0.0)
     assert best.accuracy is not None
     # Better than one in ten, so that it says something.
     assert best.accuracy > 0.2

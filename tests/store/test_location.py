@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fastrcaps_search.errors import UsageError
+from fastrcaps_search.errors import StoreError, UsageError
 from fastrcaps_search.store.location import chosen_location, locate
+from fastrcaps_search.store.store import Store
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,14 @@ def test_one_file_is_one_location_however_it_is_typed(
         assert (location.path, location.files) == (tmp_path / "my.db", tmp_path / "my-files")
     monkeypatch.setenv("FASTRCAPS_FILES", "'~/files'")
     assert chosen_location(None).files == tmp_path / "files"
+
+
+@pytest.mark.parametrize("typed", ["/", "//", "sqlite:////"])
+def test_the_topmost_folder_is_a_folder_like_others(typed: str) -> None:
+    location = chosen_location(typed)
+    assert location.path == Path("/")
+    with pytest.raises(StoreError, match=r"^/ must be a database, got a folder; name a file"):
+        Store.reading(location)
 
 
 @pytest.mark.parametrize("typed", ["$HOME/my.db", "sqlite:///${HOME}/my.db", "my\u200b.db"])
