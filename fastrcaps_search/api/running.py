@@ -89,8 +89,8 @@ class _Warns(RunObserver):
     """Says nothing but what a caller should know."""
 
     def warned(self, warning: str) -> None:
-        # At the line that calls run_study.
-        warnings.warn(warning, stacklevel=4)
+        # At the line that calls run_study, above its decorator.
+        warnings.warn(warning, stacklevel=5)
 
 
 @plain_numbers
