@@ -136,14 +136,16 @@ def test_a_study_that_is_stopped_again_and_again_loses_nothing(
     command: Command, read_until: ReadUntil, undisturbed: list[Any]
 ) -> None:
     process = begin(command, read_until)
-    workers = workers_of(command)
+    begun = set(workers_of(command))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
     os.killpg(process.pid, signal.SIGCONT)
     process.communicate()
     # The workers stop when their supervisor is killed.
-    for pid in workers.values():
-        wait_for_end(pid)
-    assert [t.number for t in stored(command.folder) if t.values is None] == sorted(workers)
+    for pid in children:
+        wait_for_end(int(pid))
+    # One that was halted between two trials may still have begun the next.
+    assert {2} <= begun <= {t.number for t in stored(command.folder) if t.values is None} <= {2, 3}
 
     for number in (signal.SIGTERM, signal.SIGINT):
         process = begin(command, read_until, said="trial 2 epoch ")
