@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@plain_numbers
 def read_trials(study: StudyLike, *, storage: str | Path | None = None) -> pd.DataFrame:
     """Every trial of a stored study, a row each, with the columns of ``trials --json``.
 
@@ -34,13 +33,11 @@ def read_trials(study: StudyLike, *, storage: str | Path | None = None) -> pd.Da
     return _frame(trial_rows(_stored(study, storage).trials))
 
 
-@plain_numbers
 def read_front(study: StudyLike, *, storage: str | Path | None = None) -> pd.DataFrame:
     """The trials on the front, with the columns of ``front --json``."""
     return _frame(front_rows(_stored(study, storage).trials))
 
 
-@plain_numbers
 def read_status(study: StudyLike, *, storage: str | Path | None = None) -> StudySummary:
     """Counts, hypervolume and time left."""
     seen = _stored(study, storage)

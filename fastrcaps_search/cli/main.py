@@ -103,17 +103,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refused(error: OSError | MemoryError) -> FastrcapsError:
     """What the system refused, as an error of ours: no fault of this program."""
-    refusal = FastrcapsError(
-        "memory must suffice, but there was no more; give it some (`ulimit -v`)"
-    )
-    if isinstance(error, OSError):
-        # Paths that are asked for have a name; the working directory has none, once it is gone.
-        is_here = isinstance(error, FileNotFoundError) and not error.filename
-        what = error.filename or ("the working directory" if is_here else "a file or a connection")
-        refusal = DiskError(
-            f"{what} must be accessible, got: {error.strerror or type(error).__name__}; "
-            + ("enter one that exists" if is_here else "fix its permissions or name another")
+    if isinstance(error, MemoryError):
+        refusal = FastrcapsError(
+            "memory must suffice, but there was no more; give it some (`ulimit -v`)"
         )
+    else:
+        what = error.filename or "a file or a connection"
+        advice = "fix its permissions or name another"
+        # Whatever is asked for has a name.
+        if isinstance(error, FileNotFoundError) and not error.filename:
+            what, advice = "the working directory", "enter one that exists"
+        came = error.strerror or type(error).__name__
+        refusal = DiskError(f"{what} must be accessible, got: {came}; {advice}")
     refusal.__cause__ = error
     return refusal
 

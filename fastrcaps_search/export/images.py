@@ -56,7 +56,7 @@ def _array(images: object) -> NDArray[np.generic]:
             values = images.detach().to_dense().cpu()
             # Numpy has no bfloat16.
             return np.asarray((values.float() if values.is_floating_point() else values).numpy())
-        except (NotImplementedError, RuntimeError, TypeError) as error:
+        except (RuntimeError, TypeError) as error:
             raise UsageError(
                 f"images must be a tensor with values, got a {images.layout} on {images.device}"
             ) from error

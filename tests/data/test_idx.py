@@ -112,7 +112,11 @@ def test_loads_the_real_set(data_set: IdxDataSet) -> None:
 def test_finds_each_layout(tmp_path: Path, layout: str, gzipped: bool) -> None:
     data_set = MNIST
     inside = {"torchvision": "MNIST/raw", "debian": "mnist", "flat": "."}[layout]
-    place(tmp_path / inside, real_files(data_set), gzipped=gzipped)
+    folder = place(tmp_path / inside, real_files(data_set), gzipped=gzipped)
+    # Where the set is too, other images are nobody's business.
+    (tmp_path / "cat.jpg").touch()
+    data_set.look(tmp_path)
+    assert data_set.place(tmp_path) == str(folder)
     images = data_set.load(folder=tmp_path)
     assert images.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
 
@@ -237,6 +241,7 @@ def test_a_run_looks_before_it_starts_anything(cli: Cli, tmp_path: Path) -> None
         assert str(tmp_path / folder) in done.stderr
         assert done.stdout == ""
     assert not list((tmp_path / "no" / "such" / "folder").iterdir())
+    assert not (tmp_path / "fastrcaps-files").exists()
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
