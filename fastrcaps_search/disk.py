@@ -1,16 +1,19 @@
-"""Writing to the disk: files whole or not at all, and one line where it refuses."""
+"""Files on the disk: written whole or not at all, read whole; one line where it refuses."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastrcaps_search.errors import DiskError
+from fastrcaps_search.errors import CheckpointError, DiskError
 
+MOST_BYTES = 512 * 1024 * 1024
+"""Most that a file may hold; the largest real one, the full CapsNet's optimiser, has 66 MB."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED_REPLACING = (errno.EEXIST, errno.EACCES, errno.EPERM)
 NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
@@ -100,14 +103,47 @@ def _flush_file(file: int) -> None:
             raise
 
 
+def regular_bytes(path: Path, *, what: str, links: bool = False) -> bytes:
+    """Bytes of a regular file; a pipe or a device is not waited for.
+
+    Args:
+        path: The file.
+        what: What it must be, for the message.
+        links: Whether links are followed. Checkpoints are never links, as they are written by
+            renaming: somebody else has put it there.
+
+    Raises:
+        CheckpointError: It is something else, too large, or cannot be read.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
+
+    try:
+        with open(path, "rb", opener=opener) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise CheckpointError(f"{path} must be {what}, got: no regular file")
+            if found.st_size > MOST_BYTES:
+                raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
+            return file.read()
+    except OSError as error:
+        nowhere = links and path.is_symlink() and not path.exists()
+        got = f"a link to {path.readlink()}, which is not there" if nowhere else reason(error)
+        raise CheckpointError(f"{path} must be {what}, got: {got}") from error
+
+
 @contextmanager
-def disk_errors(what: str, path: Path, *, advice: str | None = None) -> Iterator[None]:
+def disk_errors(
+    what: str, path: str | Path, *, advice: str | None = None, must: str = "writable"
+) -> Iterator[None]:
     """Say in one line what the system says when ``what`` cannot be written at ``path``.
 
     Args:
         what: What is written, with its article.
-        path: Where to.
+        path: Where to, or where from; a URL as well.
         advice: What happens or can be done then; to name another place if left out.
+        must: What it must be instead, as where it is only read.
 
     Raises:
         DiskError: Instead of any OSError.
@@ -117,7 +153,7 @@ def disk_errors(what: str, path: Path, *, advice: str | None = None) -> Iterator
     except OSError as error:
         usual = f"{'free space there or ' if error.errno in FULL else ''}name another path"
         raise DiskError(
-            f"{what} must be writable at {path}, got: {reason(error)}; {advice or usual}"
+            f"{what} must be {must} at {path}, got: {reason(error)}; {advice or usual}"
         ) from error
 
 

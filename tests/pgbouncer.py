@@ -12,7 +12,6 @@ from tests.postgres import LOOPBACK, OWNER, PASSWORD, PostgresServer, free_port
 SETTINGS = {
     "listen_addr": LOOPBACK,
     "unix_socket_dir": "",
-    "auth_type": "plain",
     # Two, so that the sessions of several clients are soon those of others.
     "default_pool_size": "2",
 }
@@ -30,9 +29,12 @@ class PgBouncer(AbstractContextManager["PgBouncer"]):
         server: The server behind it.
         mode: When a connection to the server is another's: after a ``transaction``, ``session``
             or ``statement``.
+        auth: How clients show that they know the password.
     """
 
-    def __init__(self, server: PostgresServer, *, mode: str = "transaction") -> None:
+    def __init__(
+        self, server: PostgresServer, *, mode: str = "transaction", auth: str = "plain"
+    ) -> None:
         self._server = server
         self._port = free_port()
         users = server.folder / f"users-{self._port}"
@@ -40,6 +42,7 @@ class PgBouncer(AbstractContextManager["PgBouncer"]):
         settings = SETTINGS | {
             "listen_port": str(self._port),
             "pool_mode": mode,
+            "auth_type": auth,
             "auth_file": str(users),
         }
         lines = [f"{name} = {value}" for name, value in settings.items()]
@@ -51,6 +54,12 @@ class PgBouncer(AbstractContextManager["PgBouncer"]):
     def url(self, of_server: str) -> str:
         """The URL of a database by way of the pooler."""
         return of_server.replace(f":{self._server.port}/", f":{self._port}/")
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def __enter__(self) -> Self:
         found = program()

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastrcaps_search.analysis.front import front_numbers, probabilities
 from fastrcaps_search.errors import NothingFitsError
-from fastrcaps_search.store.records import MEASURED, TrialState
+from fastrcaps_search.store.records import MEASURED, SecondsBasis, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 MOST_REASONS = 3
@@ -57,9 +57,11 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
     there for two runs and more, and, of the accuracy, with estimates: the standard deviation of
     the runs (null for one), and the 95 % interval. ``front_probability`` of a
     feasible trial is null where nothing was repeated. ``feasible`` of a complete trial says
-    whether it may be on the front. ``test_accuracy`` is there when it is known, ``reason`` when
-    the trial failed or is infeasible, ``set_aside`` (``by``, ``host``, ``why``, ``at``) when it
-    was excluded.
+    whether it may be on the front. ``seconds_basis`` and ``measured_seconds`` are there where the
+    training seconds were computed for the study's reference device: ``computed`` or ``partly
+    computed``, and the mean of what the runs took where they trained. ``test_accuracy`` is there
+    when it is known, ``reason`` when the trial failed or is infeasible, ``set_aside`` (``by``,
+    ``host``, ``why``, ``at``) when it was excluded.
 
     Args:
         trial: The trial.
@@ -79,6 +81,7 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
     }
     if trial.measured is not None:
         row["measured"] = {"accuracy": trial.measured.accuracy}
+    row |= _computed(trial)
     spreads = _spreads(trial)
     if spreads:
         row["spread"] = spreads
@@ -95,6 +98,15 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
     if trial.set_aside is not None:
         row["set_aside"] = asdict(trial.set_aside)
     return row
+
+
+def _computed(trial: TrialRecord) -> dict[str, Any]:
+    if trial.values is None or trial.seconds_basis is SecondsBasis.MEASURED:
+        return {}
+    return {
+        "seconds_basis": str(trial.seconds_basis),
+        "measured_seconds": trial.measured_seconds,
+    }
 
 
 def _spreads(trial: TrialRecord) -> dict[str, dict[str, float | None]]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
+from fastrcaps_search.analysis.reference_seconds import ReferenceSeconds, reference_seconds
 from fastrcaps_search.analysis.remaining_work import RemainingWork, remaining_work
+from fastrcaps_search.analysis.signs import (
+    Life,
+    Stuck,
+    WorkerStatus,
+    stuck_reasons,
+    worker_states,
+)
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunSetting
-from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.holders import LeaseRecord, live_leases
+from fastrcaps_search.store.reading import Signs, Snapshot
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
-
-SHARING = "numbers of workers per device"
-MOST_EXCEPTIONS = 6
-"""Trials that a warning names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,10 @@ class StudySummary:
         sharing: Numbers of workers that shared a device during an epoch, sorted.
         torch_versions: Versions of torch that trained, sorted.
         work: What is left to do.
-        warnings: One sentence for each reason why the seconds of complete trials do not compare.
+        seconds: Where the training seconds of complete trials come from.
+        warnings: A sentence where some of these were computed, if epochs were read.
+        workers: Who works on it, where that was asked for.
+        stuck: What is stuck and why, where that was asked for.
     """
 
     budget: int
@@ -53,13 +61,24 @@ class StudySummary:
     devices: tuple[str, ...]
     sharing: tuple[int, ...]
     torch_versions: tuple[str, ...]
+    seconds: ReferenceSeconds
     warnings: tuple[str, ...]
     work: RemainingWork
+    workers: tuple[WorkerStatus, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
 
     @property
     def finished(self) -> int:
         """Trials that count towards the budget."""
         return self.complete + self.failed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to train, and nobody works on it any more.
+
+        Networks whose weights are gone never meet the test set: they keep nobody waiting.
+        """
+        return not (self.work.is_searching or self.work.repeats or self.workers)
 
 
 def summarise(
@@ -82,6 +101,8 @@ def summarise(
     settings = _settings(trials)
     # Estimates move with every trial that is added.
     means = [values for trial in trials if (values := trial.feasible_means) is not None]
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    seconds = reference_seconds(study, complete)
     return StudySummary(
         budget=study.budget,
         complete=counts[TrialState.COMPLETE],
@@ -95,8 +116,25 @@ def summarise(
         devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
         torch_versions=tuple(sorted({setting.torch_version for setting in settings})),
-        warnings=_warnings([trial for trial in trials if trial.state is TrialState.COMPLETE]),
+        seconds=seconds,
+        warnings=_warnings(complete, seconds),
     )
+
+
+def status_of(seen: Snapshot, signs: Signs, *, possible: int | None) -> StudySummary:
+    """Sum a study up, with its workers and what is stuck.
+
+    Args:
+        seen: The study, its trials and leases.
+        signs: Signs of life of the same moment.
+        possible: Number of the study's configurations, where it is known.
+    """
+    summary = summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
+    workers = worker_states(signs, seen.leases, study=seen.study)
+    if not (summary.work.is_searching or summary.work.repeats):
+        # Whoever has gone is missed no more.
+        return replace(summary, workers=tuple(one for one in workers if one.life is Life.ALIVE))
+    return replace(summary, workers=workers, stuck=stuck_reasons(seen, signs, workers))
 
 
 def eta_seconds(
@@ -135,29 +173,21 @@ def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
     return tuple(sorted({epoch.sharing for trial in trials for epoch in trial.epochs}))
 
 
-def _warnings(complete: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """Why the seconds of complete trials do not compare, if they do not."""
+def _warnings(complete: Sequence[TrialRecord], seconds: ReferenceSeconds) -> tuple[str, ...]:
+    """That seconds were computed, where the complete trials did not all train alike."""
+    if not seconds.computed or not any(trial.epochs for trial in complete):
+        return ()
     settings = _settings(complete)
     mixed: dict[str, Sequence[object]] = {
         "devices": sorted({setting.device_name for setting in settings}),
         "versions of torch": sorted({setting.torch_version for setting in settings}),
         "numbers of threads": sorted({setting.threads for setting in settings}),
-        SHARING: _sharing(complete),
+        "numbers of workers per device": _sharing(complete),
     }
-    return tuple(
-        f"The complete trials mix {what} ({', '.join(map(str, found))}"
-        f"{_exceptions(complete) if what == SHARING else ''}): compare their training seconds "
-        "with care."
-        for what, found in mixed.items()
-        if len(found) > 1
+    found = "; ".join(
+        f"{what} ({', '.join(map(str, each))})" for what, each in mixed.items() if len(each) > 1
     )
-
-
-def _exceptions(complete: Sequence[TrialRecord]) -> str:
-    """Which trials did not train as most did, where those are few: the last ones of a study."""
-    counts = Counter(epoch.sharing for trial in complete for epoch in trial.epochs)
-    usual = counts.most_common(1)[0][0]
-    others = [t.number for t in complete if any(epoch.sharing != usual for epoch in t.epochs)]
-    if len(others) > MOST_EXCEPTIONS:
-        return ""
-    return f"; not always {usual} in trial{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
+    return (
+        f"The complete trials mix {found or 'settings'}: training seconds are {seconds.words}; "
+        f"{seconds.worth}.",
+    )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.analysis.comparing import comparison_row
-from fastrcaps_search.analysis.estimates import read_study
+from fastrcaps_search.analysis.estimates import estimated, read_study
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
-from fastrcaps_search.analysis.summary import StudySummary, summarise
+from fastrcaps_search.analysis.summary import StudySummary, status_of
 from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
-from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import chosen_location
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.store import opened_study
@@ -39,10 +39,11 @@ def read_front(study: StudyLike, *, storage: str | Path | None = None) -> pd.Dat
 
 
 def read_status(study: StudyLike, *, storage: str | Path | None = None) -> StudySummary:
-    """Counts, hypervolume and time left."""
-    seen = _stored(study, storage)
-    possible = configuration_count(seen.study.definition)
-    return summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
+    """Counts, hypervolume, time left, workers, and what is stuck."""
+    with opened_study(chosen_location(storage), study) as (store, record):
+        seen, signs = store.status(record.name)
+    seen = replace(seen, trials=estimated(seen.trials, study=seen.study))
+    return status_of(seen, signs, possible=configuration_count(seen.study.definition))
 
 
 @plain_numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.errors import importing
 from fastrcaps_search.front.criteria import Criteria, Preference
+from fastrcaps_search.search.engines import ENGINES
 from fastrcaps_search.search.launch import LOCAL
 from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
@@ -30,6 +32,7 @@ def run_study(
     *,
     trials: int | None = None,
     runs_on_front: int | None = None,
+    reference_device: str | None = None,
     storage: str | Path | None = None,
     data_dir: str | Path | None = None,
     files: str | Path | None = None,
@@ -42,6 +45,8 @@ def run_study(
     store_patience: float = PATIENCE_SECONDS,
     max_failures: int = MAX_FAILURES,
     launcher: str = LOCAL.name,
+    launcher_options: Mapping[str, str | Sequence[str]] | None = None,
+    detach: bool = False,
 ) -> RunOutcome:
     """Create a study or go on with it, as ``fastrcaps-search run`` does, without printing.
 
@@ -49,10 +54,12 @@ def run_study(
         study: A shipped name, a study file, the name of a stored study, or a definition.
         trials: The study's total of trials.
         runs_on_front: Runs that each trial on or near the front is to have in all, 2 or more.
+        reference_device: Name of the device in whose seconds the study counts, to be told before
+            its first trial; the first one that trains for it when ``None``.
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
-        files: Folder of checkpoints and logs, as for ``--files``.
+        files: Folder of checkpoints and logs, or URL of checkpoints, as for ``--files``.
         devices: ``auto``, ``cpu``, ``cuda``, or GPUs as in ``cuda:0,cuda:2``.
         workers: Worker processes; chosen as by ``--workers auto`` when ``None``.
         workers_per_device: Worker processes on each GPU, or on the CPU, instead of ``workers``.
@@ -62,7 +69,15 @@ def run_study(
         store_patience: Seconds for which an outage of the database is waited for.
         max_failures: Trials that fail in a row before the run gives up; those that diverge do not
             count.
-        launcher: What starts the workers: ``local``, or the name of a plug-in's launcher.
+        launcher: What starts the workers: ``local``, the name of a plug-in's launcher, or that of
+            an engine which places them, such as ``slurm``; ``workers`` are then its jobs, 1 when
+            ``None``, and 0 gives all back.
+        launcher_options: What such an engine is told, as for ``--launcher-option``; several values
+            of one name as a list.
+        detach: Whether to return once such an engine has the workers.
+
+    Returns:
+        How the study then stands.
 
     Raises:
         FastrcapsError: As the command would report it.
@@ -73,13 +88,22 @@ def run_study(
         trials=trials,
         location=location,
         data_folder=None if data_dir is None else path_of(data_dir, "data_dir").absolute(),
-        devices=DeviceOptions(devices, workers, workers_per_device, threads),
+        devices=DeviceOptions(
+            devices, None if launcher in ENGINES else workers, workers_per_device, threads
+        ),
         seed=seed,
         front_runs=runs_on_front,
+        reference_device=reference_device,
         lease_seconds=lease_seconds,
         store_patience=store_patience,
         max_failures=max_failures,
         launcher=launcher,
+        jobs=1 if workers is None else workers,
+        launcher_options={
+            name: (value,) if isinstance(value, str) else tuple(value)
+            for name, value in (launcher_options or {}).items()
+        },
+        detach=detach,
     )
     with closing(Orchestrator.begin(options)) as orchestrator:
         return orchestrator.run(_Warns())
@@ -90,7 +114,7 @@ class _Warns(RunObserver):
 
     def warned(self, warning: str) -> None:
         # At the line that calls run_study, above its decorator.
-        warnings.warn(warning, stacklevel=5)
+        warnings.warn(warning, stacklevel=6)
 
 
 @plain_numbers
@@ -156,7 +180,7 @@ def export_network(
         onnx: Whether to write ``network.onnx`` too.
         opset: Its opset, which asks for it too, from 18 on; 18 when ``None``.
         storage: Database, as for ``--storage``.
-        files: Folder of checkpoints and logs, as for ``--files``.
+        files: Folder of checkpoints and logs, or URL of checkpoints, as for ``--files``.
         bounds: As for :func:`select_trial`.
 
     Returns:

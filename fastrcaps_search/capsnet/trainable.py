@@ -103,6 +103,14 @@ class TrainedNetwork(ABC):
         self._sums.zero_()
         return sums
 
+    def sums(self) -> Tensor:
+        """What :meth:`take_sums` would give: a copy on the CPU, float64 [4]."""
+        return self._sums.cpu().clone()
+
+    def load_sums(self, sums: Tensor) -> None:
+        """Go on summing from what :meth:`sums` gave."""
+        self._sums.copy_(sums)
+
     @abstractmethod
     def copy_to_module(self) -> None:
         """Bring the parameters of ``network`` up to date."""

@@ -22,6 +22,9 @@ from fastrcaps_search.typed import path_of
 
 NUMBER = whole(0, MOST_TRIALS)
 """Reads the number of a trial, or of a run within it."""
+WATCH_SECONDS = 2.0
+WATCH_LIMITS = (1.0, 3_600.0)
+"""Between two looks at a study that is watched."""
 
 
 class Command:
@@ -90,7 +93,21 @@ COMMANDS = (
             "train the trials on or near the front again with other seeds, until each has R runs",
             whole(2, LARGEST_RUNS),
         ),
+        flag(
+            "--reference-device NAME",
+            "device in whose seconds the study counts, as `doctor` names it, before its first "
+            "trial (default: the first one that trains for it)",
+        ),
         *flags.WORK,
+        flag(
+            "--launcher-option NAME=VALUE",
+            "tell the engine that places workers something; repeatable; with an unknown name it "
+            "says which it knows",
+            texts.launcher_option,
+            action="append",
+            default=[],
+        ),
+        flags.switch("--detach", "return once an engine has the workers; `status` shows them"),
         flags.seed("seed of a new study (default: 0)"),
         flag("--report-dir DIR", f"folder of the page (default: {flags.REPORTS})", path_of),
         flags.volume("print only the front and the report's place"),
@@ -101,16 +118,29 @@ COMMANDS = (
         "--study mnist --storage postgresql://ann@db.example/studies",
         flags.STUDY,
         *flags.WORK,
+        flag(
+            "--idle-limit S",
+            "end well after so long with nothing to claim, though others still work (default: "
+            "wait for them)",
+            texts.seconds(1.0, 31_536_000.0),
+        ),
         flags.volume("print only how the study stands in the end"),
         module="run",
     ),
     Command(
         "status",
-        "Show the progress of a study.",
-        "--study mnist-mini",
+        "Show the progress of a study, its workers, and what is stuck.",
+        "--study mnist-mini --watch",
         *flags.STORED,
         flags.RUN_FILES,
-        module="show",
+        flag(
+            "--watch S",
+            f"show it again every S seconds (default: {WATCH_SECONDS:g}) until the study is done; "
+            "where lines cannot be written over, whenever something has changed",
+            texts.seconds(*WATCH_LIMITS),
+            nargs="?",
+            const=WATCH_SECONDS,
+        ),
     ),
     Command(
         "trials",
@@ -255,6 +285,6 @@ COMMANDS = (
         "doctor",
         "Show what this machine has: devices, threads, torch, data, store.",
         "",
-        *(flags.STORAGE, flags.DATA, flags.JSON),
+        *(flags.STORAGE, flags.RUN_FILES, flags.DATA, flags.JSON),
     ),
 )

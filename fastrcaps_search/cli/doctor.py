@@ -15,6 +15,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.definition.toml import study_toml
 from fastrcaps_search.errors import FastrcapsError
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.files import require_usable
 from fastrcaps_search.search.machine import device_names
 from fastrcaps_search.search.slots import runtime_folder
 from fastrcaps_search.store.store import Store
@@ -45,6 +46,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         "devices": told(_devices),
         **{f"data {one}": one.place(commands.data_folder(arguments)) for one in DATA_SETS},
         "store": _store(arguments),
+        "files": told(lambda: _files(arguments)),
         "runtime folder": told(lambda: str(runtime_folder())),
     }
     if arguments.json:
@@ -64,6 +66,12 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _files(arguments: argparse.Namespace) -> str:
+    location = commands.location(arguments)
+    require_usable(location)
+    return location.place
 
 
 def _store(arguments: argparse.Namespace) -> str:

@@ -50,10 +50,10 @@ def one_of(*flags: Flag) -> Flag:
 
 
 def files(what: str) -> Flag:
-    """The folder of checkpoints and logs."""
+    """Where checkpoints and logs are."""
     beside = f"beside an SQLite file, or {location.DEFAULT_FILES} here"
     default = f"(default: ${location.FILES_VARIABLE}, or {beside})"
-    return flag("--files DIR", f"{what} {default}")
+    return flag("--files DIR_OR_URL", f"{what} {default}")
 
 
 def page(name: str) -> Flag:
@@ -104,7 +104,7 @@ DATA = flag(
     "--data-dir DIR",
     f"folder with MNIST or Fashion-MNIST (default: ${DATA_VARIABLE} or the user's cache)",
 )
-RUN_FILES = files("folder of checkpoints and logs, as it was named for `run`")
+RUN_FILES = files("folder of checkpoints and logs, or URL, as it was named for `run`")
 JSON = switch("--json", "print JSON")
 STORED = (STUDY, STORAGE, JSON)
 WORK = (
@@ -112,7 +112,8 @@ WORK = (
     DATA,
     files(
         "folder of checkpoints and logs, to be shared by all machines that are to go on from "
-        "each other's checkpoints"
+        "each other's checkpoints, or a URL such as s3://bucket/prefix, which needs `pip install "
+        "'fastrcaps-search[remote]'`; logs then stay in the default folder"
     ),
     flag(
         "--devices --device D",
@@ -122,7 +123,8 @@ WORK = (
     flag(
         "--workers W",
         "worker processes, or auto (the default): those that this study began with here; at first "
-        "what is measured to be fastest on a CPU, and one on each GPU",
+        "what is measured to be fastest on a CPU, and one on each GPU; jobs, where an engine "
+        "places them (default: 1; 0 gives all back)",
         texts.workers,
     ),
     flag(
@@ -137,7 +139,8 @@ WORK = (
     ),
     flag(
         "--launcher L",
-        "what starts the workers: local (the default), or the name of a plug-in's launcher",
+        "what starts the workers: local (the default), or the name of a plug-in's launcher; for "
+        "`run` also slurm or ray, which place each as a job",
         default="local",
     ),
     seconds(

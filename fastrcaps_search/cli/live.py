@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.summary import eta_seconds
-from fastrcaps_search.cli import output
+from fastrcaps_search.cli import output, streams
 from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.report import text
 from fastrcaps_search.search.events import WorkerEvent
 from fastrcaps_search.search.layouts import WorkerPlan
 from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.supervise import Heard, Observer, Views, WorkerView
+from fastrcaps_search.store.records import SecondsBasis
 
 PLAIN = {
     WorkerEvent.BEGINS: "trial {trial} begins: {policy}",
-    WorkerEvent.RESUMED: "trial {trial} continues at epoch {epoch}",
+    WorkerEvent.RESUMED: "trial {trial} continues {where}",
+    WorkerEvent.RESTARTED: "trial {trial} begins again: {reason}",
     WorkerEvent.DIED: "died ({reason}), starts again",
     WorkerEvent.FAULT: "trial {trial}, attempt {attempt} of {attempts}: {reason}",
     WorkerEvent.FAILED: "trial {trial} failed: {reason}",
@@ -32,7 +33,7 @@ PLAIN = {
     WorkerEvent.UNTESTED: "trial {trial} cannot meet the test set: {reason}",
 }
 """Lines of events that need nothing but their own facts."""
-WHY = PLAIN.keys() - {WorkerEvent.BEGINS, WorkerEvent.RESUMED, WorkerEvent.TESTING}
+WHY = PLAIN.keys() - {WorkerEvent.BEGINS, WorkerEvent.TESTING}
 """Events that the live lines alone would not explain."""
 NEWS = (WorkerEvent.COMPLETE, WorkerEvent.FAILED)
 """Events that may change the front."""
@@ -45,7 +46,7 @@ def display(
     """An observer for the supervisor that prints as much as was asked for."""
     if arguments.quiet:
         yield lambda views, heard: None
-    elif _can_be_live() and not arguments.verbose:
+    elif streams.can_be_live() and not arguments.verbose:
         from rich.live import Live
 
         lines = _Lines(study, plan.workers)
@@ -60,11 +61,6 @@ def display(
             yield observe
     else:
         yield lambda views, heard: _print(study, views, heard, epochs=arguments.verbose)
-
-
-def _can_be_live() -> bool:
-    """Whether the output is a terminal on which lines can be written over."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def _print(study: Orchestrator, views: Views, heard: Heard | None, *, epochs: bool) -> None:
@@ -115,13 +111,14 @@ def _values(study: Orchestrator, number: int, *, only: bool) -> str:
     values = trial.means
     if values is None:
         return ""
+    mark = "" if trial.seconds_basis is SecondsBasis.MEASURED else text.COMPUTED
     others = "".join(
         f", {OBJECTIVES[name].label} {output.value(name, values[name])}"
         for name in output.further(values)
     )
     return (
         f"{'' if only else '; means now'}: accuracy {output.fraction(values.accuracy)}, "
-        f"{values.training_seconds:.1f} s, {values.parameters:,.0f} parameters{others}"
+        f"{mark}{values.training_seconds:.1f} s, {values.parameters:,.0f} parameters{others}"
         + ("" if trial.infeasible is None else f"; infeasible: {trial.infeasible}")
     )
 

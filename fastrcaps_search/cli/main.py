@@ -17,7 +17,7 @@ from fastrcaps_search.cli import commands, streams
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.processes import handle_stops
-from fastrcaps_search.store.location import STORAGE_VARIABLE, locate
+from fastrcaps_search.store.location import locate, storage_of_environment
 from fastrcaps_search.typed import unwrapped
 
 PROGRAM = "fastrcaps-search"
@@ -132,7 +132,10 @@ def _report(error: Exception, given: Sequence[str]) -> int:
 
 def _without_passwords(text: str, given: Sequence[str]) -> str:
     """The text without the passwords of the URLs that were given."""
-    for word in (*given, os.environ.get(STORAGE_VARIABLE, "")):
+    words = list(given)
+    with suppress(UsageError, OSError):
+        words.append(storage_of_environment() or "")
+    for word in words:
         # Of no working directory either: an error is to be told whatever stands in the line.
         with suppress(UsageError, OSError):
             plain = unwrapped(word.removeprefix("--storage="), "storage")

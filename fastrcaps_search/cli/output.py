@@ -17,23 +17,35 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def print_json(value: object) -> None:
-    """Print JSON, indented; escaped where the output cannot take a character as it is."""
-    words = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Print JSON; escaped where the output cannot take a character as it is.
+
+    Args:
+        value: What it holds.
+        indent: By so many blanks; ``None`` for one line.
+    """
+    words = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     try:
         words.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        words = json.dumps(value, indent=2, allow_nan=False)
+        words = json.dumps(value, indent=indent, allow_nan=False)
     print(words)
 
 
 def print_table(rows: Sequence[Sequence[object]]) -> None:
     """Print columns as wide as they need."""
+    for line in table_lines(rows):
+        print(line)
+
+
+def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lines of columns as wide as they need."""
     lines = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 TRIAL_HEAD = (
@@ -49,6 +61,8 @@ def print_trials(rows: Sequence[dict[str, Any]]) -> None:
     print_table([head, *map(trial_cells, rows)])
     if any("measured" in row for row in rows):
         print("accuracy: estimates of the true means; means of the runs: --json")
+    if any("seconds_basis" in row for row in rows):
+        print("seconds: those of the reference device, ~ computed; as they were measured: --json")
 
 
 def print_front(rows: Sequence[dict[str, Any]], *, study: str, front_runs: int) -> None:
@@ -113,7 +127,7 @@ def further(values: Iterable[str]) -> list[str]:
 
 def _with_margin(row: dict[str, Any], name: str) -> str:
     """A value without its unit, and how far its 95 % interval reaches where that is known."""
-    told = text.without_unit(OBJECTIVES[name], row["values"][name])
+    told = text.of_row(row, name)
     return plain(f"{told} {text.margin(row, name)}".rstrip())
 
 

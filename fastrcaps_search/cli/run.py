@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,8 @@ from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, FastrcapsError, RunError
 from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import check_folder, write_report
+from fastrcaps_search.search.engines import ENGINES
+from fastrcaps_search.search.launchers import read_options
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
@@ -28,6 +30,10 @@ from fastrcaps_search.search.outcome import RunOutcome, plan_line
 from fastrcaps_search.search.supervise import Observer
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
+
+SAVES = "workers finish their step and save"
+LEAVES = "jobs are left as they are"
+"""What is said to Ctrl-C."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -44,10 +50,14 @@ def run(arguments: argparse.Namespace) -> None:
         trials=arguments.trials,
         seed=arguments.seed,
         front_runs=arguments.runs_on_front,
+        jobs=1 if arguments.workers is None else arguments.workers,
+        launcher_options=read_options(arguments.launcher_option),
+        detach=arguments.detach,
+        reference_device=arguments.reference_device,
         **common,
     )
     pages = arguments.report_dir or page_folder()
-    patience = _patience(options, _stopping())
+    patience = _patience(options, _stopping(SAVES if options.engine is None else LEAVES))
     with closing(Orchestrator.begin(options, patience)) as orchestrator:
         study = orchestrator.study
         with _page_or_warning():
@@ -60,7 +70,10 @@ def run(arguments: argparse.Namespace) -> None:
             with suppress(FastrcapsError):
                 _write_page(study, options, pages)
             raise
-        _end(outcome, options, pages)
+        if outcome.parting:
+            print(_standing(outcome))
+        else:
+            _end(outcome, options, pages)
 
 
 def worker(arguments: argparse.Namespace) -> None:
@@ -71,22 +84,26 @@ def worker(arguments: argparse.Namespace) -> None:
         RunError: The workers could not go on, or every trial failed.
     """
     streams.drop_what_fails(sys.stdout)
-    options, name = WorkerOptions(**_common(arguments)), stored_name(arguments.study)
-    with closing(Orchestrator(name, options, _patience(options, _stopping()))) as orchestrator:
+    options = WorkerOptions(**_common(arguments), idle_limit=arguments.idle_limit)
+    name, patience = stored_name(arguments.study), _patience(options, _stopping(SAVES))
+    with closing(Orchestrator(name, options, patience)) as orchestrator:
         printed = _Printed(arguments, meanwhile=nullcontext())
         outcome = orchestrator.run(printed)
         if printed.has_trained:
-            print(f"{name}: {outcome.work.finished}/{outcome.work.target} done")
-        _judge(outcome)
+            print(_standing(outcome))
+        if not outcome.parting:
+            _judge(outcome)
 
 
 def _common(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options that ``run`` and ``worker`` have in common."""
+    # An engine's workers are jobs, not processes of this machine.
+    workers = None if arguments.launcher in ENGINES else arguments.workers
     return {
         "location": commands.location(arguments),
         "data_folder": commands.data_folder(arguments),
         "devices": DeviceOptions(
-            arguments.devices, arguments.workers, arguments.workers_per_device, arguments.threads
+            arguments.devices, workers, arguments.workers_per_device, arguments.threads
         ),
         "lease_seconds": arguments.lease_seconds,
         "store_patience": arguments.store_patience,
@@ -143,6 +160,21 @@ class _Printed(RunObserver):
             print(plan_line(plan, before), flush=True)
         with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
             yield observe
+
+    @contextmanager
+    def placing(self) -> Iterator[Callable[[str], None]]:
+        def tell(line: str) -> None:
+            if not self._arguments.quiet:
+                print(line, flush=True)
+
+        with self._meanwhile:
+            yield tell
+
+
+def _standing(outcome: RunOutcome) -> str:
+    """How far a study is, and why the command ends, where there is more to be said."""
+    work, why = outcome.work, outcome.parting
+    return f"{outcome.study.name}: {work.finished}/{work.target} done{why and f'; {why}'}"
 
 
 def _end(outcome: RunOutcome, options: RunOptions, pages: Path) -> None:
@@ -211,14 +243,18 @@ def _judge(outcome: RunOutcome) -> None:
         )
 
 
-def _stopping() -> threading.Event:
-    """An event that Ctrl-C, SIGTERM and the like set; a second Ctrl-C ends at once."""
+def _stopping(words: str) -> threading.Event:
+    """An event that Ctrl-C, SIGTERM and the like set; a second Ctrl-C ends at once.
+
+    Args:
+        words: What happens then.
+    """
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if not stop.is_set():
             stop.set()
-            output.tell("\nstopping: workers finish their step and save")
+            output.tell(f"\nstopping: {words}")
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 

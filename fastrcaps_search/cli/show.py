@@ -1,4 +1,4 @@
-"""``status``, ``trials``, ``front``, ``select`` and ``compare``: what is stored."""
+"""``trials``, ``front``, ``select`` and ``compare``: what is stored."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from fastrcaps_search.analysis.comparing import comparison_row
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import choosable_rows, front_rows, trial_rows
-from fastrcaps_search.analysis.summary import StudySummary, summarise
 from fastrcaps_search.cli import commands, output
 from fastrcaps_search.cli.texts import given_criteria
-from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
-from fastrcaps_search.report import text
-from fastrcaps_search.search import files
-from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
-from fastrcaps_search.store.holders import LeaseRecord, live_leases
 from fastrcaps_search.store.reading import Snapshot
-from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import opened_study
 
 NEAR_THE_EDGE = "; the interval is approximate, p is exact"
@@ -31,53 +24,6 @@ NEAR_THE_EDGE = "; the interval is approximate, p is exact"
 def _read(arguments: argparse.Namespace) -> Snapshot:
     with opened_study(commands.location(arguments), arguments.study) as (store, study):
         return read_study(store, study.name)
-
-
-def status(arguments: argparse.Namespace) -> None:
-    """Print counts, hypervolume and workers."""
-    seen, location = _read(arguments), commands.location(arguments)
-    study, leases = seen.study, live_leases(seen.leases)
-    possible = configuration_count(study.definition)
-    summary = summarise(study, seen.trials, leases, possible=possible)
-    left, used = len(summary.work.repeats), files.used_bytes(location, study)
-    if arguments.json:
-        more = {"runs_on_front": study.front_runs, "repeats_left": left, "disk_bytes": used}
-        output.print_json({**_status_json(study, summary, leases), **more})
-        return
-    infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
-    print(
-        f"{study.name}: {summary.finished}/{summary.budget} trials done "
-        f"({summary.complete} complete{infeasible}, {summary.failed} failed), "
-        f"{summary.running} running"
-    )
-    if summary.hypervolume is not None and summary.box is not None:
-        edges = ", ".join(
-            f"{one.label} {output.plain(f'{text.edge(one, worst)} to {text.edge(one, best)}')}"
-            for name, (worst, best) in summary.box.edges.items()
-            for one in [OBJECTIVES[name]]
-        )
-        print(f"hypervolume {summary.hypervolume:.4f} of the box of {edges}")
-    if summary.work.is_searching:
-        print(f"time left: {output.duration(summary.eta_seconds)}")
-    if study.front_runs:
-        so_far = " so far" if summary.work.is_searching else ""
-        print(
-            f"repeats: {left} to go until each trial on or near the front{so_far} has "
-            f"{study.front_runs} runs"
-        )
-    for lease in leases:
-        print(
-            f"{lease.worker} on {lease.device}, {lease.host_name}: trial {lease.number}"
-            f"{_purpose(lease, study)}"
-        )
-    room = "unknown, for want of permission," if used is None else f"{used / 1e6:,.1f} MB"
-    print(f"disk: {room} in {files.study_folder(location, study)}")
-
-
-def _purpose(lease: LeaseRecord, study: StudyRecord) -> str:
-    """Which run of a trial is held, and what for, where that goes without saying not."""
-    run = f", run {lease.run}" if lease.run or study.definition.runs_per_trial > 1 else ""
-    return run if lease.is_training else f"{run}, the test set"
 
 
 def trials(arguments: argparse.Namespace) -> None:
@@ -123,36 +69,6 @@ def front(arguments: argparse.Namespace) -> None:
         print(output.no_front(study.name))
     else:
         output.print_front(rows, study=study.name, front_runs=study.front_runs)
-
-
-def _status_json(
-    study: StudyRecord, summary: StudySummary, leases: list[LeaseRecord]
-) -> dict[str, object]:
-    is_repeating = summary.work.repeats and not summary.work.is_searching
-    return {
-        "study": study.name,
-        "budget": summary.budget,
-        "complete": summary.complete,
-        "failed": summary.failed,
-        "running": summary.running,
-        "workers": [
-            {
-                "worker": lease.worker,
-                "host": lease.host_name,
-                "pid": lease.pid,
-                "device": lease.device,
-                "trial": lease.number,
-                "run": lease.run,
-                "purpose": lease.purpose,
-            }
-            for lease in leases
-        ],
-        "hypervolume": summary.hypervolume,
-        # Of repeats nobody knows how many more will follow.
-        "eta_seconds": None if is_repeating else summary.eta_seconds,
-        "hypervolume_box": None if summary.box is None else summary.box.edges,
-        "infeasible": summary.infeasible,
-    }
 
 
 def select(arguments: argparse.Namespace) -> None:

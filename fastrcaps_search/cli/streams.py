@@ -59,6 +59,25 @@ def open_streams() -> None:
     drop_what_fails(sys.stderr)
 
 
+def can_be_live() -> bool:
+    """Whether the output is a terminal on which lines can be written over."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+def wait_for_reader(seconds: float) -> None:
+    """Wait, for as long as somebody can read the output.
+
+    Raises:
+        BrokenPipeError: The reader of a pipe has gone, or the terminal.
+    """
+    poll = select.poll()
+    # That it can be written is not asked; hang-ups and errors are always told.
+    poll.register(sys.stdout.fileno(), 0)
+    if poll.poll(1000 * seconds):
+        drop_what_fails(sys.stdout)
+        raise BrokenPipeError
+
+
 def drop_what_fails(stream: object) -> None:
     """From now on what the stream cannot write is dropped: what this process does goes on."""
     outlet = getattr(stream, "buffer", None)

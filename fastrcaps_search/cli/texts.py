@@ -53,7 +53,15 @@ def _within(value: Number, low: Number, high: Number, what: str, text: str) -> N
 
 def workers(text: str) -> int | None:
     """A number of workers; ``None`` for ``auto``."""
-    return None if text == "auto" else whole(1, MOST_WORKERS, "auto or a whole number")(text)
+    return None if text == "auto" else whole(0, MOST_WORKERS, "auto or a whole number")(text)
+
+
+def launcher_option(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` as a pair."""
+    name, separator, value = text.partition("=")
+    if not (name and separator and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text[:60]!r}")
+    return name, value
 
 
 def word(kind: Iterable[Item]) -> Callable[[str], Item]:

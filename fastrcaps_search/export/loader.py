@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fastrcaps_search.capsnet.trainable import TrainableNetwork
 from fastrcaps_search.definition import checks
+from fastrcaps_search.disk import regular_bytes
 from fastrcaps_search.errors import (
     CheckpointError,
     DefinitionError,
@@ -30,7 +31,7 @@ from fastrcaps_search.export.model_card import (
     ModelCard,
 )
 from fastrcaps_search.training.run import trained_network
-from fastrcaps_search.training.tensor_file import read_tensors, regular_bytes
+from fastrcaps_search.training.tensor_file import read_tensors
 from fastrcaps_search.typed import path_of
 
 EXPORTED = "a file of an exported network"

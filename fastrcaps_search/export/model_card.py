@@ -53,7 +53,7 @@ class ModelCard:
         best_epoch: Epoch whose weights these are.
         accuracy: Of these weights on the split that the study evaluates on.
         test_accuracy: Of these weights on the test set, where it was read.
-        training_seconds: Up to the best epoch.
+        training_seconds: Up to the best epoch, as measured where it trained.
         setting: Where and how the run was trained.
         versions: Of the packages that exported it; opset and IR of ``network.onnx``, if any.
     """

@@ -40,11 +40,11 @@ def carried(trials: Iterable[TrialView]) -> set[int]:
 
 def curve(trial: TrialView, run: RunRecord) -> dict[str, Any]:
     """Accuracies of a run's epochs, and their seconds as parts of the longest."""
-    epochs = [epoch.metrics for epoch in trial.record.epochs if epoch.run == run.run]
-    seconds = [epoch.training_seconds for epoch in epochs]
+    epochs = [epoch for epoch in trial.record.epochs if epoch.run == run.run]
+    seconds = [epoch.seconds for epoch in epochs]
     longest = max(filter(math.isfinite, seconds), default=0.0)
     return {
-        "curve": _packed([epoch.accuracy for epoch in epochs]),
+        "curve": _packed([epoch.metrics.accuracy for epoch in epochs]),
         "longest": longest,
         "spent": _packed([spent / (longest or 1.0) for spent in seconds]),
     }

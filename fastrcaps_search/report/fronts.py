@@ -69,15 +69,15 @@ def _positions(trial: TrialRecord, run: RunRecord) -> Mapping[TimeAxis, float]:
     best = run.best_epoch
     if best is None:
         return {}
-    epochs = [epoch.metrics for epoch in trial.epochs if epoch.run == run.run]
-    used = [epoch for epoch in epochs if epoch.epoch <= best]
+    epochs = [epoch for epoch in trial.epochs if epoch.run == run.run]
+    used = [epoch.metrics for epoch in epochs if epoch.metrics.epoch <= best]
     if len(used) < best:
         return {TimeAxis.EPOCHS: best}
     return {
         TimeAxis.EPOCHS: best,
         TimeAxis.SAMPLES: sum(epoch.samples for epoch in used),
         TimeAxis.STEPS: sum(epoch.steps for epoch in used),
-        TimeAxis.PAPER: best * fmean(epoch.training_seconds for epoch in epochs),
+        TimeAxis.PAPER: best * fmean(epoch.seconds for epoch in epochs),
     }
 
 

@@ -12,6 +12,7 @@ from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS
 from fastrcaps_search.store.records import MEASURED
 
+SECONDS = ("seconds_basis", "measured_seconds")
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -23,9 +24,9 @@ def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as CSV: nested keys joined with a dot.
 
-    Parameters, means and spreads are there where some trial has them. Truth is ``true`` or
-    ``false`` and what is not known is empty. An apostrophe comes before a text that a spreadsheet
-    would take for a formula.
+    Parameters, means, spreads and where seconds come from are there where some trial has them.
+    Truth is ``true`` or ``false`` and what is not known is empty. An apostrophe comes before a
+    text that a spreadsheet would take for a formula.
     """
     flat = [dict(_flat(row)) for row in rows]
     known = {name for row in flat for name in row}
@@ -37,6 +38,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
         *(name for name in params if name in known),
         *(f"values.{name}" for name in (rows[0]["values"] if rows else COMMON)),
         *known & {"measured.accuracy"},
+        *(SECONDS if known & set(SECONDS) else ()),
         *(spreads if known & set(spreads) else ()),
         *("runs", "device", "front_probability", "test_accuracy", "feasible", "reason"),
     ]

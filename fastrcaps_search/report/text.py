@@ -7,10 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from fastrcaps_search.definition.objective import ACCURACY, COUNTS, FRACTIONS, SECONDS, Objective
+from fastrcaps_search.definition.objective import (
+    ACCURACY,
+    COUNTS,
+    FRACTIONS,
+    OBJECTIVES,
+    SECONDS,
+    TRAINING_SECONDS,
+    Objective,
+)
 
 NOTHING = "–"
 """What a cell shows where there is no value."""
+COMPUTED = "~"
+"""Stands before seconds that were not measured on the study's reference device."""
 
 
 def percent(fraction: float | None) -> str:
@@ -115,6 +125,12 @@ def value(given: object) -> str:
 def rank(value: object) -> tuple[float, str]:
     """What sorts the values of a parameter: numbers by size, words by letters."""
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
+
+
+def of_row(row: Mapping[str, Any], name: str) -> str:
+    """A value of a trial's row of ``trials --json`` without its unit; computed ones are marked."""
+    is_computed = name == TRAINING_SECONDS.name and "seconds_basis" in row
+    return (COMPUTED if is_computed else "") + without_unit(OBJECTIVES[name], row["values"][name])
 
 
 def of_objective(objective: Objective, number: float | None) -> str:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from fastrcaps_search.analysis.rows import trial_row
-from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.fronts import TimeAxis, positions
@@ -96,8 +95,7 @@ class TrialView:
 
     def told(self, name: str) -> str:
         """The value of an objective without its unit; empty without one."""
-        values = self.record.values
-        return "" if values is None else text.without_unit(OBJECTIVES[name], values[name])
+        return "" if self.record.values is None else text.of_row(self.row, name)
 
     def margin(self, name: str) -> str:
         """How far the 95 % interval of a value reaches; empty where that is not known."""

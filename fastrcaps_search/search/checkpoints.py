@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastrcaps_search.analysis.estimates import read_study
 from fastrcaps_search.analysis.front import unwanted
-from fastrcaps_search.search.files import run_folder
+from fastrcaps_search.metrics import RunSetting
+from fastrcaps_search.search.files import kept, run_folder
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunRecord, StudyRecord
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def run_checkpoints(
-    location: Location, study: StudyRecord, trial: TrialRecord, run: int, *, claim: int = 1
+    location: Location,
+    study: StudyRecord,
+    trial: TrialRecord,
+    run: int,
+    *,
+    claim: int = 1,
+    setting: RunSetting | None = None,
 ) -> CheckpointFolder:
     """Checkpoints of a run, marked so that no other study's are ever read.
 
@@ -29,14 +36,18 @@ def run_checkpoints(
         trial: The trial with its epochs, which say whose checkpoints count.
         run: Index of the run.
         claim: The claim under which checkpoints are written.
+        setting: Where the run goes on.
     """
     known = {row.metrics.epoch: row.token for row in trial.epochs if row.run == run}
+    stored = next((one for one in trial.runs if one.run == run), None)
     # The holder before this one may have died between a checkpoint and its row. It had
     # continued exactly the rows that are stored, and nobody has held the run since. A
     # checkpoint without a row of a claim before that one may continue rows that are no more.
-    known[max(known, default=0) + 1] = claim - 1
+    # What it measured means nothing where nobody knows on which device that was.
+    if claim > 1 and stored is not None and stored.bit_equal and stored.setting == setting:
+        known[max(known, default=0) + 1] = claim - 1
     return CheckpointFolder(
-        run_folder(location, study, trial.number, run),
+        kept(location, run_folder(location, study, trial.number, run)),
         owner={
             "study": study.uid,
             "trial": str(trial.number),
@@ -68,7 +79,7 @@ def best_weights(
 
 
 class CheckpointCollector:
-    """Keeps the files of a study on this machine to what may still be wanted.
+    """Keeps the files of a study, where this machine has them, to what may still be wanted.
 
     Args:
         store: The store.
@@ -91,6 +102,7 @@ class CheckpointCollector:
             if mark_removed(self._store, self._study, trial):
                 for number, run, token in networks - self._collected:
                     folder = run_folder(self._store.location, self._study, number, run)
+                    place = kept(self._store.location, folder)
                     # Not those of later claims, which belong to others.
-                    CheckpointFolder(folder, owner={}, claim=token).remove()
+                    CheckpointFolder(place, owner={}, claim=token).remove()
                 self._collected |= networks

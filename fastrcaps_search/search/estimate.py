@@ -9,36 +9,27 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean
 
-import numpy as np
-
 from fastrcaps_search.definition.parameters import TRIAL_PARAMETERS, TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.store.calibrations import StepSeconds, network_key, seconds_at
 from fastrcaps_search.training.policy import training_plan
 
 SAMPLED = 500
 """Assignments of a large space that an estimate looks at."""
-MOST_PROBED = 64
-"""Largest batch size that is measured: from there on a step takes as long as it has images, and
-one of the whole network takes seconds."""
+MOST_PROBED = {True: 64, False: 1024}
+"""Largest batch size that is measured, by whether it is on a CPU: there a step takes from then on
+as long as it has images, and one of the whole network takes seconds."""
+MOST_SIZES = 7
+"""Batch sizes that are measured at most: between two of them a step is linear in its images."""
 
 
-StepSeconds = Mapping[int, float]
-"""Seconds of one training step by batch size, where they were measured."""
+def trial_seconds(definition: StudyDefinition, measured: Mapping[str, StepSeconds]) -> float:
+    """Mean training seconds of a trial over the study's assignments, all epochs included.
 
-
-def seconds_at(measured: StepSeconds, size: int) -> float:
-    """Seconds of a step of ``size``: linear between the measured sizes.
-
-    In proportion above the largest; as long as that of the smallest below it.
+    Args:
+        definition: The study.
+        measured: Seconds of a step by network and batch size.
     """
-    sizes = sorted(measured)
-    if size > sizes[-1]:
-        return measured[sizes[-1]] * size / sizes[-1]
-    return float(np.interp(size, sizes, [measured[one] for one in sizes]))
-
-
-def trial_seconds(definition: StudyDefinition, measured: StepSeconds) -> float:
-    """Mean training seconds of a trial over the study's assignments, all epochs included."""
     return definition.runs_per_trial * fmean(
         _training_seconds(definition, parameters, measured)
         for parameters in _assignments(definition)
@@ -46,11 +37,14 @@ def trial_seconds(definition: StudyDefinition, measured: StepSeconds) -> float:
 
 
 def _training_seconds(
-    definition: StudyDefinition, parameters: TrialParameters, measured: StepSeconds
+    definition: StudyDefinition,
+    parameters: TrialParameters,
+    measured: Mapping[str, StepSeconds],
 ) -> float:
     plan = training_plan(definition, parameters)
+    steps = measured[network_key(parameters.decoder, parameters.weight_sharing)]
     return math.fsum(
-        epochs * math.ceil(plan.samples / size) * seconds_at(measured, size)
+        epochs * math.ceil(plan.samples / size) * seconds_at(steps, size)
         for size, epochs in Counter(plan.batch_sizes).items()
     )
 
@@ -61,9 +55,16 @@ def batch_sizes(definition: StudyDefinition) -> list[int]:
     return sorted({size for plan in plans for size in plan.batch_sizes})
 
 
-def probed_sizes(sizes: Sequence[int]) -> list[int]:
-    """Of sorted batch sizes the smallest, a middle and the largest, within ``MOST_PROBED``."""
-    probed = sorted({min(size, MOST_PROBED) for size in sizes})
+def probed_sizes(sizes: Sequence[int], *, on_cpu: bool) -> list[int]:
+    """Of sorted batch sizes those to measure: from end to end, within ``MOST_PROBED``."""
+    probed = sorted({min(size, MOST_PROBED[on_cpu]) for size in sizes})
+    last = len(probed) - 1
+    parts = max(min(MOST_SIZES - 1, last), 1)
+    return sorted({probed[round(part * last / parts)] for part in range(parts + 1)})
+
+
+def compared_sizes(probed: Sequence[int]) -> list[int]:
+    """Of these the smallest, a middle and the largest: enough to choose a layout by."""
     return sorted({probed[0], probed[len(probed) // 2], probed[-1]})
 
 

@@ -18,11 +18,13 @@ class WorkerEvent(StrEnum):
     BEGINS = auto()
     """A run: ``trial``, ``run`` where it has several, ``policy``, ``epochs``."""
     RESUMED = auto()
-    """A run goes on from a checkpoint at ``epoch``."""
+    """A run goes on from a checkpoint ``where``: at an ``epoch``, or in it."""
+    RESTARTED = auto()
+    """A run of which epochs were stored begins again: ``reason``."""
     PROGRESS = auto()
     """Within an ``epoch``: ``images_per_second``."""
     EPOCH = auto()
-    """An ``epoch`` has ended with this ``accuracy``."""
+    """An ``epoch`` has ended with this ``accuracy``, and so many ``images_per_second``."""
     UNSAVED = auto()
     """The checkpoint of an ``epoch`` could not be written: ``reason``."""
     COMPLETE = auto()
@@ -41,6 +43,8 @@ class WorkerEvent(StrEnum):
     """The database does not answer: ``reason``."""
     STORE_BACK = auto()
     """It answers again."""
+    IDLE = auto()
+    """Ends, with nothing to claim for so many ``seconds``."""
     DONE = auto()
     """Nothing is left to do."""
     ERROR = auto()

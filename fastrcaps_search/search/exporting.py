@@ -12,6 +12,7 @@ from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import CheckpointError, UsageError
 from fastrcaps_search.export.model_card import ModelCard
 from fastrcaps_search.export.writer import Weights, require_free, require_onnx, write_network
+from fastrcaps_search.folders import is_url
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
 from fastrcaps_search.search.checkpoints import best_weights
@@ -122,10 +123,11 @@ def _best_kept(
         except CheckpointError as error:
             errors.append((run, error))
     run, first = errors[0]
-    were = f"they were in {Path(run.log_path).parents[2]}" if run.log_path else "they are"
+    were = f"they were in {run.files}" if run.files else "they are"
+    where = "" if is_url(run.files or "") else " on the machine that trained them"
     raise CheckpointError(
-        f"the weights of trial {trial.number}, run {run.run} must be here, but {first}; {were} on "
-        "the machine that trained them, or in the folder that --files names"
+        f"the weights of trial {trial.number}, run {run.run} must be here, but {first}; "
+        f"{were}{where}, or in the place that --files names"
     ) from first
 
 
@@ -159,6 +161,6 @@ def _card(study: StudyRecord, trial: TrialRecord, run: RunRecord) -> ModelCard:
         best_epoch=run.best_epoch or 0,
         accuracy=run.accuracy or 0.0,
         test_accuracy=run.test_accuracy,
-        training_seconds=run.training_seconds or 0.0,
+        training_seconds=run.measured_seconds or 0.0,
         setting=setting,
     )

@@ -1,17 +1,16 @@
-"""Where a study keeps its files, checkpoints and logs in one folder of its own; a run's log."""
+"""Where a study keeps its files, checkpoints and logs in folders of its own; a run's log."""
 
 from __future__ import annotations
 
 import logging
-import os
 import platform
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from fastrcaps_search.errors import DiskError
+from fastrcaps_search.errors import DiskError, UsageError
+from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
 
@@ -29,25 +28,34 @@ def trial_folder(location: Location, study: StudyRecord, number: int) -> Path:
 
 
 def run_folder(location: Location, study: StudyRecord, number: int, run: int) -> Path:
-    """Folder of a run's checkpoints."""
+    """Folder of a run's checkpoints, where they are on a disk."""
     return trial_folder(location, study, number) / f"run-{run}"
 
 
+def kept(location: Location, folder: Path) -> Folder:
+    """One of these folders where checkpoints are kept: on the disk, or in object storage."""
+    if location.files_url is None:
+        return LocalFolder(folder)
+    return RemoteFolder(f"{location.files_url}/{folder.relative_to(location.files)}")
+
+
 def used_bytes(location: Location, study: StudyRecord) -> int | None:
-    """Room that a study's checkpoints and logs take here; ``None`` where it may not be seen."""
-    faults: list[OSError] = []
-    found = os.walk(study_folder(location, study), onerror=faults.append)
-    used = sum(_size(Path(above, name)) for above, _, names in found for name in names)
-    return None if any(isinstance(fault, PermissionError) for fault in faults) else used
-
-
-def _size(path: Path) -> int:
+    """Room that a study's files take where its checkpoints are; ``None`` where none may see it."""
     try:
-        found = path.lstat()
-    except OSError:
-        # A worker has just removed it.
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        return sum(kept(location, study_folder(location, study)).sizes().values())
+    except (OSError, UsageError):
+        return None
+
+
+def require_usable(location: Location) -> None:
+    """Make sure that checkpoints can be kept where they are in object storage.
+
+    Raises:
+        DiskError: They cannot be.
+        UsageError: A package is not installed.
+    """
+    if location.files_url is not None:
+        RemoteFolder(location.files_url).require_usable()
 
 
 def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:

@@ -31,11 +31,12 @@ class WorkerSpec:
         name: Name of the worker.
         device: ``cpu`` or ``cuda:N``.
         threads: Threads of torch.
-        location: The database and the folder of the checkpoints.
+        location: The database and the place of the checkpoints.
         log: File for what the worker and its libraries print.
         lease_seconds: Silence after which another worker may take over a trial of this one.
         store_patience: Seconds for which an outage of the database is borne.
         data_folder: Folder with image data, if one was named.
+        idle_limit: Seconds without anything to claim after which it ends, if there are any.
     """
 
     study: str
@@ -47,6 +48,7 @@ class WorkerSpec:
     lease_seconds: float
     store_patience: float
     data_folder: Path | None = None
+    idle_limit: float | None = None
 
 
 class WorkerHandle(Protocol):
@@ -95,7 +97,7 @@ def worker_environment(spec: WorkerSpec, base: Mapping[str, str]) -> dict[str, s
         **torch_environment(base, threads=spec.threads),
         # In the environment: a password must not stand on the command line.
         STORAGE_VARIABLE: spec.location.url,
-        FILES_VARIABLE: str(spec.location.files),
+        FILES_VARIABLE: spec.location.place,
     }
     if spec.data_folder is not None:
         found[DATA_VARIABLE] = str(spec.data_folder)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.estimate import trial_seconds
-from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
+from fastrcaps_search.search.machine import MachineInfo, NetworkSeconds
+from fastrcaps_search.store.calibrations import StepSeconds, network_key
+from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.training.resources import Limit, may_have_cards
 
 DEVICES = re.compile(r"auto|cpu|cuda|cuda:[0-9]{1,4}(,cuda:[0-9]{1,4})*")
@@ -90,41 +92,20 @@ class DeviceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineInfo:
-    """What a machine trains on, and how fast.
-
-    Attributes:
-        devices: ``cpu``, or the cards.
-        device_name: Name of the first.
-        step_seconds: Seconds of a step by batch size, for each layout that was measured on it.
-        left_out: Why others were not.
-    """
-
-    devices: tuple[str, ...]
-    device_name: str
-    step_seconds: Mapping[WorkerLayout, Mapping[int, float]] = field(default_factory=dict)
-    left_out: str = ""
-
-    def measured(self, layout: WorkerLayout) -> Mapping[int, float]:
-        """Seconds of a step in this layout, or else in one that was measured at all."""
-        return self.step_seconds.get(layout) or next(iter(self.step_seconds.values()))
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerPlan:
     """The workers that are to be started.
 
     Attributes:
         machine: What they train on.
-        step_seconds: Seconds of a step by batch size.
+        step_seconds: Seconds of a step by network and batch size.
         workers: How many.
         threads: Threads of each.
         reason: Why these, in few words; empty where nothing was chosen.
-        warning: One line where the seconds of this run will not compare with the study's others.
+        warning: One line where the seconds of this run will have to be computed.
     """
 
     machine: MachineInfo
-    step_seconds: Mapping[int, float]
+    step_seconds: NetworkSeconds
     workers: int
     threads: int
     reason: str = ""
@@ -152,25 +133,25 @@ def candidates(cores: int, *, most: int) -> list[WorkerLayout]:
 
 
 def choose_layout(
-    definition: StudyDefinition, options: DeviceOptions, machine: MachineInfo, *, cores: int
-) -> tuple[StoredLayout, str]:
-    """The layout of a study that has none on this device yet, and why.
+    definition: StudyDefinition, compared: Mapping[WorkerLayout, StepSeconds], left_out: str = ""
+) -> tuple[WorkerLayout, str]:
+    """Of layouts of a CPU the one that trains most images per second, and why.
 
-    As asked; else on a CPU the one that trains most images per second, of near ties the one with
-    most workers; else one worker on each card.
+    Of near ties the one with most workers.
+
+    Args:
+        definition: The study.
+        compared: Seconds of a step of its largest network, by layout and batch size.
+        left_out: Why others were not compared.
     """
-    devices, why = len(machine.devices), ""
-    layout = options.layout(devices, cores=cores)
-    if layout is None and machine.devices == ("cpu",):
-        rates = {
-            one: one.workers / trial_seconds(definition, seconds)
-            for one, seconds in machine.step_seconds.items()
-        }
-        best = max(rates.values())
-        layout = max(one for one, rate in rates.items() if rate * NEAR_TIE >= best)
-        why = "; ".join(filter(None, (_reason(layout, rates), machine.left_out)))
-    layout = layout or WorkerLayout(1, max(cores // devices, 1))
-    return StoredLayout(layout, machine.measured(layout)), why
+    networks = [network_key(*network) for network in definition.offered_networks]
+    rates = {
+        one: one.workers / trial_seconds(definition, dict.fromkeys(networks, seconds))
+        for one, seconds in compared.items()
+    }
+    best = max(rates.values())
+    layout = max(one for one, rate in rates.items() if rate * NEAR_TIE >= best)
+    return layout, "; ".join(filter(None, (_reason(layout, rates), left_out)))
 
 
 def _reason(chosen: WorkerLayout, rates: Mapping[WorkerLayout, float]) -> str:
@@ -188,8 +169,9 @@ def _reason(chosen: WorkerLayout, rates: Mapping[WorkerLayout, float]) -> str:
 def plan_workers(
     options: DeviceOptions,
     machine: MachineInfo,
-    stored: StoredLayout,
+    stored: WorkerLayout,
     *,
+    step_seconds: NetworkSeconds,
     cores: Limit,
     left: int,
     reason: str = "as before",
@@ -200,22 +182,23 @@ def plan_workers(
         options: What was asked for.
         machine: What is here.
         stored: The study's layout on this device.
+        step_seconds: Seconds of a step by network and batch size, in the layout to be started.
         cores: Cores of this machine for the command, and what allows no more.
         left: Trainings that are left: unless asked for, no more workers than these are started.
         reason: Why the study has this layout.
     """
     devices = len(machine.devices)
     asked = options.layout(devices, cores=cores.amount)
-    layout, warning = asked or stored.layout, None
+    layout, warning = asked or stored, None
     why = (reason if asked is None else "", f"cores: {cores.words}" if cores.by else "")
-    if layout != stored.layout:
+    if layout != stored:
         warning = (
-            f"{layout.words} on {machine.device_name} instead of {stored.layout.words}, as the "
-            "study began there: its seconds will not compare"
+            f"{layout.words} on {machine.device_name} instead of {stored.words}, as the study "
+            "began there: seconds will be computed, not measured, where that makes a difference"
         )
     return WorkerPlan(
         machine,
-        machine.measured(layout) if machine.step_seconds else stored.step_seconds,
+        step_seconds,
         workers=options.total(devices) or max(min(layout.workers * devices, left), 1),
         threads=layout.threads,
         reason="; ".join(filter(None, why)),

@@ -15,7 +15,9 @@ from fastrcaps_search.errors import (
     UsageError,
     WrongStoreError,
 )
-from fastrcaps_search.search.launch import LAUNCHERS, LOCAL
+from fastrcaps_search.search.engines import ENGINES, Engine
+from fastrcaps_search.search.launch import LOCAL
+from fastrcaps_search.search.launchers import LauncherOptions, chosen_engine
 from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.store.location import LEASE_LIMITS, PATIENCE_LIMITS, Location
 from fastrcaps_search.store.records import StudyRecord
@@ -38,6 +40,7 @@ class WorkerOptions:
         devices: Devices and workers.
         max_failures: Trials that may fail in a row before the workers are stopped.
         launcher: Name of what starts the workers.
+        idle_limit: Seconds without anything to claim after which a worker ends, if there are any.
 
     Raises:
         UsageError: One of them cannot be.
@@ -50,17 +53,28 @@ class WorkerOptions:
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     max_failures: int = MAX_FAILURES
     launcher: str = LOCAL.name
+    idle_limit: float | None = None
 
     def __post_init__(self) -> None:
-        self.devices.require_threads(granted_cores())
+        if self.engine is None:
+            self.devices.require_threads(granted_cores())
         _require_seconds("lease_seconds", self.lease_seconds, LEASE_LIMITS)
         _require_seconds("store_patience", self.store_patience, PATIENCE_LIMITS)
         require_whole("max_failures", self.max_failures, low=1)
-        if self.launcher not in LAUNCHERS:
+
+    @property
+    def engine(self) -> Engine | None:
+        """What places the workers; ``None`` where they are started here.
+
+        Raises:
+            UsageError: There is no launcher of that name, or it is not to be used here.
+        """
+        if self.launcher in ENGINES:
             raise UsageError(
-                f"launcher must be {' or '.join(LAUNCHERS.names)}, got {self.launcher!r}; others "
-                "come with plug-ins"
+                f"worker must start its workers itself, got the launcher {self.launcher}; place "
+                f"workers with `run --launcher {self.launcher}`"
             )
+        return chosen_engine(self.launcher, {}, detach=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +86,21 @@ class RunOptions(WorkerOptions):
         trials: Total of trials; ``None`` for the stored budget or the length of a fixed list.
         seed: Seed; ``None`` for the stored one, or 0.
         front_runs: Runs that each trial on or near the front is to have; ``None`` to plan none.
+        jobs: Workers that an engine is to place; 0 to give all back.
+        launcher_options: What the engine is told.
+        detach: Whether to return once the engine has them.
+        reference_device: Name of the device in whose seconds the study is to count; ``None`` for
+            that of before, or the first that is calibrated.
     """
 
     definition: StudyDefinition
     trials: int | None
     seed: int | None = None
     front_runs: int | None = None
+    jobs: int = 1
+    launcher_options: LauncherOptions = field(default_factory=dict)
+    detach: bool = False
+    reference_device: str | None = None
 
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
@@ -87,6 +110,24 @@ class RunOptions(WorkerOptions):
             require_whole("seed", self.seed, low=0, high=LARGEST_SEED)
         if self.front_runs is not None:
             require_whole("runs_on_front", self.front_runs, low=2, high=LARGEST_RUNS)
+        require_whole("workers", self.jobs, low=0)
+        device = self.reference_device
+        if device is not None and not (
+            isinstance(device, str) and device and device.isprintable()
+        ):
+            raise UsageError(
+                "reference_device must be the name of a device, as `fastrcaps-search doctor` "
+                f"shows it, got {device!r}"
+            )
+
+    @property
+    def engine(self) -> Engine | None:
+        """What places the workers; ``None`` where they are started here.
+
+        Raises:
+            UsageError: There is no launcher of that name, or it does not know an option.
+        """
+        return chosen_engine(self.launcher, self.launcher_options, detach=self.detach)
 
 
 def require_whole(name: str, value: int, *, low: int, high: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
@@ -17,18 +18,20 @@ from fastrcaps_search.errors import (
     StoreError,
 )
 from fastrcaps_search.search import files
+from fastrcaps_search.search.calibrate import calibrated_device
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.engines import Engine
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
-from fastrcaps_search.search.layouts import WorkerPlan, choose_layout, plan_workers
-from fastrcaps_search.search.machine import inspect_machine
+from fastrcaps_search.search.layouts import WorkerPlan, plan_workers
 from fastrcaps_search.search.missing import missing_files
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.outcome import RunOutcome
+from fastrcaps_search.search.placing import Placing
 from fastrcaps_search.search.slots import Slots, runtime_folder
+from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Observer, Supervisor
 from fastrcaps_search.store.enter import enter_study
-from fastrcaps_search.store.layouts import keep_layout, stored_layouts
 from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
@@ -57,6 +60,10 @@ class RunObserver:
         """What hears the workers, for as long as they train; how the study stood before."""
         return nullcontext(lambda views, heard: None)
 
+    def placing(self) -> AbstractContextManager[Callable[[str], None]]:
+        """What is told how the workers stand that an engine has, a line each, while they do."""
+        return nullcontext(lambda line: None)
+
 
 class Orchestrator:
     """One ``run`` or ``worker`` command, from this machine's side.
@@ -73,6 +80,7 @@ class Orchestrator:
     def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
         self.options = options
         self.stop = patience.stop
+        files.require_usable(options.location)
         self._store = Store.writing(options.location, patience=patience)
         self._impatient = Store(options.location, self._store.engine)
         try:
@@ -86,6 +94,7 @@ class Orchestrator:
         """Create the study, or go on with it."""
         # Whatever refuses the run had better do so before anything is stored.
         runtime_folder()
+        files.require_usable(options.location)
         patience = patience or RetryPolicy(options.store_patience)
         patience(
             lambda: enter_study(
@@ -94,6 +103,7 @@ class Orchestrator:
                 seed=options.seed,
                 budget=budget(options),
                 front_runs=options.front_runs or 0,
+                reference_device=options.reference_device,
             )
         )
         return cls(options.definition.name, options, patience)
@@ -142,7 +152,12 @@ class Orchestrator:
         before = self.outcome()
         if before.work.is_done:
             observer.nothing_left(before)
-            return before
+        if isinstance(self.options, RunOptions) and (engine := self.options.engine):
+            return self._place(self.options, engine, observer, before)
+        return before if before.work.is_done else self._run_here(observer, before)
+
+    def _run_here(self, observer: RunObserver, before: RunOutcome) -> RunOutcome:
+        """Train on this machine what is left."""
         self.study.definition.data_set.look(self.options.data_folder)
         for warning in missing_files(self._store, self.study):
             observer.warned(warning)
@@ -153,7 +168,7 @@ class Orchestrator:
             raise InterruptedRunError("interrupted before anything was trained")
         try:
             with observer.training(self, plan, before) as observe:
-                self.train(plan, observe)
+                parting = self.train(plan, observe)
         except FastrcapsError:
             # What ended the training is the news.
             with suppress(FastrcapsError):
@@ -163,43 +178,88 @@ class Orchestrator:
             self.tell_optuna()
         except (StoreError, DiskError) as error:
             observer.warned(f"Optuna's tables lack trials, which the next run adds: {error}")
+        return self._after(before, parting)
+
+    def _after(self, before: RunOutcome, parting: str) -> RunOutcome:
+        """How the study stands once the workers have ended, or are left to themselves."""
         after = self.outcome()
-        is_continuous = configuration_count(self.study.definition) is None
-        if is_continuous and after.study.budget == before.study.budget and not after.work.runs:
-            # The workers have ended as a continuous space had no more to offer.
-            work = remaining_work(after.study, after.trials, possible=len(after.trials))
-            return replace(after, work=work)
-        return after
+        if after.work.is_done:
+            return after
+        has_grown = after.study.budget != before.study.budget
+        if parting or has_grown or after.work.runs or not self._is_continuous:
+            return replace(after, parting=parting)
+        # The workers have ended as a continuous space had no more to offer.
+        return _exhausted(after)
+
+    @property
+    def _is_continuous(self) -> bool:
+        return configuration_count(self.study.definition) is None
+
+    def _offered(self) -> RunOutcome:
+        """How the study stands for workers to come: nobody sees how those of an engine ended."""
+        found = self.outcome()
+        work, trials = found.work, found.trials
+        if not (self._is_continuous and work.trials and trials) or work.runs:
+            return found
+        # Another draw each time, as each worker's is.
+        proposal = propose(found.study, trials, secrets.token_hex(4))
+        return _exhausted(found) if proposal is None else found
+
+    def _place(
+        self, options: RunOptions, engine: Engine, observer: RunObserver, before: RunOutcome
+    ) -> RunOutcome:
+        """Let an engine place the workers; nothing is planned for this machine."""
+        if options.location.path is not None:
+            observer.warned(
+                f"{options.location.shown} is a file: all jobs must run on this machine, with the "
+                "file on its own disk; several machines need a PostgreSQL database"
+            )
+        cluster = engine.open(options.launcher_options)
+        with observer.placing() as tell:
+            placing = Placing(
+                *(cluster, options, self._store, self.study),
+                outcome=self._offered,
+                stop=self.stop,
+                tell=tell,
+            )
+            parting = placing.run()
+        self.tell_optuna()
+        return self._after(before, parting)
 
     def plan(self, observer: RunObserver, outcome: RunOutcome) -> WorkerPlan:
-        """Look at the machine and choose the workers, or take those of the study's last runs.
+        """Make sure that the device is calibrated, and choose the workers.
+
+        Those of the study's last runs here, where nothing else was asked for.
 
         Raises:
             InterruptedRunError: Asked to stop.
             UsageError: A device that was asked for is not here.
-            RunError: The measurement failed.
+            RunError: The measurement failed, or another device must be calibrated first.
         """
-        definition, options, granted = self.study.definition, self.options.devices, granted_cores()
-        here = granted.amount
-        before = stored_layouts(self._store, self.study, cores=here)
-        asked = options.layout(1, cores=here)
-        known = [name for name, stored in before.items() if asked in (None, stored.layout)]
-        with Slots(owner=f"measuring for study {self.study.name}") as slots:
-            if not known and options.may_use_cpu:
-                slots.claim(here, stop=self.stop, waits=observer.waits_for_cores)
-            machine = inspect_machine(definition, options, cores=here, known=known, stop=self.stop)
-        stored, reason = before.get(machine.device_name), "as before"
-        if stored is None:
-            chosen, why = choose_layout(definition, options, machine, cores=here)
-            stored = keep_layout(
-                self._store, self.study, chosen, device_name=machine.device_name, cores=here
-            )
-            reason = why if stored == chosen else reason
-        left = outcome.work.at_once
-        return plan_workers(options, machine, stored, cores=granted, left=left, reason=reason)
+        options, granted = self.options.devices, granted_cores()
+        found = calibrated_device(
+            self._store,
+            self.study,
+            options,
+            cores=granted.amount,
+            stop=self.stop,
+            waits=observer.waits_for_cores,
+        )
+        return plan_workers(
+            options,
+            found.machine,
+            found.layout,
+            step_seconds=found.step_seconds,
+            cores=granted,
+            left=outcome.work.at_once,
+            reason=found.reason,
+        )
 
-    def train(self, plan: WorkerPlan, observe: Observer) -> None:
+    def train(self, plan: WorkerPlan, observe: Observer) -> str:
         """Start the workers and see them through.
+
+        Returns:
+            Why one has ended although work is left, in words.
 
         Raises:
             InterruptedRunError: Asked to stop.
@@ -231,13 +291,22 @@ class Orchestrator:
                     data_folder=options.data_folder,
                     lease_seconds=options.lease_seconds,
                     store_patience=options.store_patience,
+                    idle_limit=options.idle_limit,
                 )
                 for index, number in enumerate(names.held)
             ]
-            Supervisor(
+            supervisor = Supervisor(
                 specs,
                 launcher=LAUNCHERS[options.launcher],
                 stop=self.stop,
                 observe=observe,
                 max_failures=options.max_failures,
-            ).run()
+            )
+            supervisor.run()
+            return supervisor.parting
+
+
+def _exhausted(outcome: RunOutcome) -> RunOutcome:
+    """The same of a study whose space has no more to offer."""
+    possible = len(outcome.trials)
+    return replace(outcome, work=remaining_work(outcome.study, outcome.trials, possible=possible))

@@ -23,11 +23,13 @@ class RunOutcome:
         study: The study.
         trials: All its trials, without epochs.
         work: What is left to do.
+        parting: Why the command ended with work left, where it was asked to, in words.
     """
 
     study: StudyRecord
     trials: tuple[TrialRecord, ...]
     work: RemainingWork
+    parting: str = ""
 
     @property
     def all_failed(self) -> bool:

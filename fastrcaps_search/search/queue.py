@@ -7,6 +7,7 @@ waits for a sampler that thinks.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
@@ -16,7 +17,7 @@ from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.claiming import Claim, Claimant, redefined
 from fastrcaps_search.store.ending import reap
-from fastrcaps_search.store.reading import Snapshot
+from fastrcaps_search.store.reading import Mark, Snapshot
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -50,6 +51,8 @@ class TrialQueue:
         self._untestable: set[RunKey] = set()
         # Posterior draws take a moment, and an idle worker asks twice a second.
         self._known: tuple[Snapshot, list[TrialRecord], RemainingWork] | None = None
+        # Where there was nothing to claim, and is not until something has changed.
+        self._waits_at: Mark | None = None
 
     def give_up_testing(self, key: RunKey) -> None:
         """Leave out a run of the front whose weights this worker cannot read."""
@@ -65,12 +68,15 @@ class TrialQueue:
             StudyMismatchError: The study has been defined anew.
             StoreError: The database cannot be used.
         """
+        if self._waits_at is not None and not self._has_changed():
+            return Idle.WAIT
         while True:
             seen = self._seen()
             # Which may end a trial.
             if not reap(self._store, seen.study, seen.leases):
                 found = self._claim(seen)
                 if found is not None:
+                    self._waits_at = seen.mark if found is Idle.WAIT else None
                     return found
 
     def is_over(self) -> bool:
@@ -78,6 +84,12 @@ class TrialQueue:
         _, work = self._work(self._seen())
         tests = set(work.tests) - self._untestable
         return not (work.is_searching or work.repeats or tests)
+
+    def _has_changed(self) -> bool:
+        """Whether there may be something to claim by now."""
+        study = self._claimant.study
+        mark, doubtful = self._store.glance(study)
+        return mark != self._waits_at or reap(self._store, study, doubtful)
 
     def _seen(self) -> Snapshot:
         seen = self._store.snapshot(self._claimant.study.name)
@@ -109,7 +121,10 @@ class TrialQueue:
             free = [key for key in keys if key not in held]
             if free:
                 purpose = Purpose.TEST if keys is tests else Purpose.TRAIN
-                # The first of these runs that nobody has taken since.
+                # Where another worker is quicker, many are after these runs at once: in one order,
+                # each would lose one run after the other to those before it.
+                free[1:] = sorted(free[1:], key=lambda key: (key.run, random.random()))
+                # The first one that nobody has taken since.
                 taken = (self._claimant.take(trials[key.number], key.run, purpose) for key in free)
                 return next((claim for claim in taken if claim is not None), None)
             if keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ from fastrcaps_search.errors import (
     DiskError,
     DivergedError,
     FastrcapsError,
+    InterruptedRunError,
     SuspendedError,
 )
+from fastrcaps_search.folders import is_url
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints
@@ -59,6 +62,16 @@ def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
     if key.run == 0 and study.definition.runs_per_trial == 1:
         return {"trial": key.number}
     return {"trial": key.number, "run": key.run}
+
+
+def must_stop(place: Workplace, lease: RunLease) -> bool:
+    """Whether the worker was asked to stop.
+
+    Raises:
+        LeaseLostError: Another worker has taken the run over.
+    """
+    lease.require_held()
+    return place.should_stop()
 
 
 def train_run(place: Workplace, lease: RunLease) -> None:
@@ -148,7 +161,9 @@ class RunTraining:
         """The result as stored: trained from the last checkpoint or the first epoch."""
         setting, study = self._setting(), self._place.study
         location, claim = self._lease.store.location, self._lease.claim.token
-        folder = run_checkpoints(location, study, self._record, self._index, claim=claim)
+        folder = run_checkpoints(
+            location, study, self._record, self._index, claim=claim, setting=setting
+        )
         result = None
         while result is None:
             try:
@@ -157,12 +172,25 @@ class RunTraining:
             except SuspendedError as error:
                 LOG.warning(f"{error}: the epoch is trained again")
                 self._record = stored_trial(study, self._lease)
+        result = self._on_reference(result)
         # Before the rest is removed: whoever finds the run undone goes on from its checkpoint.
-        spent = run.epochs[: result.best_epoch]
-        others = measured(study.definition.objectives, spent, result.parameters)
-        self._lease.finish(replace(result, others=others), kept=run.is_kept)
+        self._lease.finish(result, kept=run.is_kept)
         folder.keep_only_weights(result.best_epoch)
         return result
+
+    def _on_reference(self, result: RunResult) -> RunResult:
+        """The result in seconds of the study's reference device, by its stored epochs."""
+        study, best = self._place.study, result.best_epoch
+        stored = stored_trial(study, self._lease).epochs
+        epochs = [one for one in stored if one.run == self._index and one.metrics.epoch <= best]
+        spent = [replace(one.metrics, training_seconds=one.seconds) for one in epochs]
+        return replace(
+            result,
+            training_seconds=math.fsum(one.seconds for one in epochs),
+            measured_seconds=result.training_seconds,
+            computed_epochs=sum(one.computed_seconds is not None for one in epochs),
+            others=measured(study.definition.objectives, spent, result.parameters),
+        )
 
     def _setting(self) -> RunSetting:
         """Where the run trains; a continued one with the threads and kernels it was begun with."""
@@ -195,7 +223,7 @@ class RunTraining:
             folder.remove()
             return self._open(setting, folder)
         log = files.run_log(self._lease.store.location, self._place.study, self._lease.claim.key)
-        self._lease.begin(setting, fresh=not run.epochs, log_path=str(log))
+        self._lease.begin(setting, fresh=not run.epochs, log_path=str(log), sharing=run.sharing)
         self._agree(run, setting, folder)
         return run
 
@@ -209,35 +237,66 @@ class RunTraining:
                 f"{metrics.batch_size}, accuracy {metrics.accuracy:.4f}, loss {metrics.loss:.5f}, "
                 f"{metrics.training_seconds:.2f} s"
             )
-            tell(WorkerEvent.EPOCH, epoch=metrics.epoch, accuracy=round(metrics.accuracy, 6))
+            tell(
+                WorkerEvent.EPOCH,
+                epoch=metrics.epoch,
+                accuracy=round(metrics.accuracy, 6),
+                images_per_second=round(metrics.samples / metrics.training_seconds, 1),
+            )
 
         def on_progress(epoch: int, images: int, per_second: float) -> None:
             tell(WorkerEvent.PROGRESS, epoch=epoch, images_per_second=round(per_second, 1))
 
         def should_stop() -> bool:
-            self._lease.require_held()
-            return place.should_stop()
+            return must_stop(place, self._lease)
 
         def on_unsaved(epoch: int, error: DiskError) -> None:
             LOG.warning(f"run {self._index} epoch {epoch}: {error}")
             tell(WorkerEvent.UNSAVED, epoch=epoch, reason=str(error))
 
-        return Hooks(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved)
+        return Hooks(
+            *(on_epoch, on_progress, should_stop, place.was_suspended, on_unsaved),
+            sharing=lambda: self._lease.sharing,
+        )
 
     def _agree(self, run: Run, setting: RunSetting, folder: CheckpointFolder) -> None:
         """Bring the stored epochs in line with the checkpoint, and say where the run goes on."""
         last = len(run.epochs)
         stored = {e.metrics.epoch for e in self._record.epochs if e.run == self._index}
         if max(stored, default=0) > last:
+            if not last:
+                reason = self._why_again()
+                LOG.warning(f"run {self._index} begins again: {reason}")
+                self._place.tell(WorkerEvent.RESTARTED, reason=reason)
             self._lease.forget_epochs_after(last)
         for metrics in run.epochs:
             if metrics.epoch not in stored:
                 # Its row will say that this claim has stored it.
                 folder.adopt(metrics.epoch)
                 self._lease.store_epoch(metrics, setting=setting)
-        if last:
-            LOG.info(f"run {self._index} continues at epoch {last + 1} from its checkpoint")
-            self._place.tell(WorkerEvent.RESUMED, epoch=last + 1)
+        if last or run.samples:
+            where = f"at epoch {last + 1}"
+            if run.samples:
+                percent = 100 * run.samples // len(self._place.splits.training)
+                where = f"in epoch {last + 1} at {percent} %"
+            LOG.info(f"run {self._index} continues {where} from its checkpoint")
+            self._place.tell(WorkerEvent.RESUMED, epoch=last + 1, where=where)
+
+    def _why_again(self) -> str:
+        """Why there is no checkpoint of a run of which epochs are stored."""
+        (run,) = (run for run in self._record.runs if run.run == self._index)
+        token = max(row.token for row in self._record.epochs if row.run == self._index)
+        claims = self._lease.store.claims(self._place.study)
+        holders = {one.token: one for one in claims if one.key == self._lease.claim.key}
+        before, here = run.files or "", self._lease.store.location.place
+        elsewhere = holders[token].host != holders[self._lease.claim.token].host
+        if before == here and (is_url(here) or not elsewhere):
+            return f"its checkpoints in {here} are gone or damaged"
+        on = "" if is_url(before) else f" on {holders[token].host_name}"
+        return (
+            f"its checkpoints are in {before}{on}, not in {here} here; --files with a folder or "
+            "URL that all workers reach keeps them"
+        )
 
 
 def read_test_set(place: Workplace, lease: RunLease) -> None:
@@ -250,7 +309,15 @@ def read_test_set(place: Workplace, lease: RunLease) -> None:
     Raises:
         CheckpointError: The weights are missing or damaged.
         DeviceError: The device gave out.
+        DiskError: Object storage does not give the weights.
+        InterruptedRunError: Asked to stop.
+        LeaseLostError: Another worker has taken the run over.
     """
+
+    def stop_if_asked() -> None:
+        if must_stop(place, lease):
+            raise InterruptedRunError("stopped on request; the test set is read later")
+
     record = stored_trial(place.study, lease)
     (run,) = (one for one in record.runs if one.run == lease.claim.key.run)
     weights = best_weights(lease.store.location, place.study, record, run)
@@ -260,6 +327,6 @@ def read_test_set(place: Workplace, lease: RunLease) -> None:
         network = trained_network(definition, record.parameters, weights)
         device, kernel = test.labels.device, run.setting.kernel
         classifier, _ = classifier_of(network, device, definition=definition, stored=kernel)
-        reached = int(hits(classifier, test).sum()) / len(test)
+        reached = int(hits(classifier, test, look=stop_if_asked).sum()) / len(test)
     lease.store_test_accuracy(reached)
     LOG.info(f"{lease.claim.key}: test accuracy {reached:.4f}")

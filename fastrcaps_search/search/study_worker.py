@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import signal
 import threading
+import time
 from contextlib import suppress
+from dataclasses import replace
 
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
+    DiskError,
     FastrcapsError,
     InterruptedRunError,
     LeaseLostError,
@@ -22,19 +27,24 @@ from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.runs import Workplace, fail_run, named, read_test_set, train_run
+from fastrcaps_search.search.signs import followed, own_job
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.presence import Presence
 from fastrcaps_search.store.records import Purpose
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
-from fastrcaps_search.training.device import SuspensionWatch
+from fastrcaps_search.training.device import SuspensionWatch, device_name
 from fastrcaps_search.training.resources import cores
 from fastrcaps_search.training.splits import stage
 
 WAIT_SECONDS = 0.5
+WAIT_SHARE = 0.05
+LONGEST_WAIT_SECONDS = 5.0
+"""So long a worker that waits is silent at most: as long as one that trains, by default."""
 RELEASE_SECONDS = 10.0
 """After so long no other attempt to give a run back begins: the supervisor waits for 30 s."""
 DEVICE_RETRIES = 2
@@ -57,7 +67,6 @@ class Worker:
         self._store = store
         self._study = study = store.study(spec.study)
         self._spec = spec
-        self._tell = tell
         self._stop = stop
         self._place: Workplace | None = None
         # A card is its own: only threads that compute on cores need slots.
@@ -70,12 +79,16 @@ class Worker:
             device=spec.device,
             lease_seconds=spec.lease_seconds,
         )
+        self._presence = Presence(claimant, job=own_job(os.environ))
+        self._tell = followed(tell, self._presence)
+        # A database that does not even take a run back is not asked for more.
+        self._store_answers = True
         self._queue = TrialQueue(claimant, propose)
         self._export = OptunaExport(store, study.name)
         self._collector = CheckpointCollector(store, study)
 
     def work(self) -> None:
-        """Work until nothing is left to claim.
+        """Work until nothing is left to claim, or nothing was for too long.
 
         Raises:
             InterruptedRunError: Asked to stop.
@@ -83,10 +96,14 @@ class Worker:
             StoreError: The database cannot be used.
         """
         told: WorkerEvent | None = None
+        self._presence.begin()
+        idle_since = time.monotonic()
         while not self._stop.is_set():
             if self._slots.try_claim(self._cores):
                 # Before a run is claimed: without its images none must begin.
                 self._staged()
+                if self._stop.is_set():
+                    break
                 found, waits = self._queue.claim_next(), WorkerEvent.WAITING
             else:
                 found = Idle.DONE if self._queue.is_over() else Idle.WAIT
@@ -97,18 +114,34 @@ class Worker:
             if isinstance(found, Claim):
                 told = None
                 self._do(found)
+                idle_since = time.monotonic()
                 continue
+            limit = self._spec.idle_limit
+            if limit is not None and time.monotonic() - idle_since >= limit:
+                self._tell(WorkerEvent.IDLE, seconds=limit)
+                return
             if told != waits:
                 self._tell(waits, **self._awaited(waits))
             told = waits
+            self._sign_idle(waits)
             self._slots.release()
-            self._stop.wait(WAIT_SECONDS)
+            self._stop.wait(wait_seconds(time.monotonic() - idle_since))
         raise InterruptedRunError("stopped on request")
+
+    def _sign_idle(self, waits: WorkerEvent) -> None:
+        """Leave a sign of life now and then."""
+        if waits is WorkerEvent.NO_CORES and self._presence.is_due:
+            # Others may use them by now.
+            sign = replace(self._presence.sign, awaited=self._slots.holders())
+            self._presence.sign = sign
+        self._presence.beat()
 
     def close(self) -> None:
         """Close the connections and give the cores back."""
         self._export.close()
         self._slots.release()
+        if self._store_answers:
+            self._presence.end()
 
     def _threads(self, before: int | None) -> int:
         """Threads of a run: this worker's, or those that it was begun with.
@@ -144,13 +177,14 @@ class Worker:
                 threads=self._spec.threads,
                 folder=self._spec.data_folder,
             )
+            self._presence.device_name = device_name(splits.training.labels.device)
             self._place = Workplace(
                 self._study, splits, self._threads, self._tell, self._stop.is_set, watch
             )
         return self._place
 
     def _do(self, claim: Claim) -> None:
-        lease = RunLease(self._store, claim)
+        lease = RunLease(self._store, claim, presence=self._presence)
         log = files.run_log(self._store.location, self._study, claim.key)
         do = {Purpose.TRAIN: self._train, Purpose.TEST: self._test}[claim.purpose]
         try:
@@ -161,12 +195,14 @@ class Worker:
             self._tell(WorkerEvent.LOST, **named(self._study, claim.key))
         except BaseException:
             # When that fails, others see that this process is no more, and count it as a death.
+            self._store_answers = False
             late = threading.Event()
             timer = threading.Timer(RELEASE_SECONDS, late.set)
             timer.daemon = True
             timer.start()
             with suppress(FastrcapsError):
                 RetryPolicy(RELEASE_SECONDS, stop=late)(lease.release)
+                self._store_answers = True
             timer.cancel()
             raise
 
@@ -206,8 +242,21 @@ class Worker:
         self._tell(WorkerEvent.TESTING, **named(self._study, claim.key))
         try:
             read_test_set(self._staged(), lease)
-        except (CheckpointError, DeviceError) as error:
+        except (CheckpointError, DeviceError, DiskError) as error:
             LOG.warning(f"no test accuracy: {error}")
             self._tell(WorkerEvent.UNTESTED, **named(self._study, claim.key), reason=str(error))
             self._queue.give_up_testing(claim.key)
         lease.hand_back()
+
+
+def wait_seconds(waited: float) -> float:
+    """How long a worker waits before it asks again; a hundred that wait do not ask at once.
+
+    A twentieth of what it has waited so far, so that it loses no more than that, but half a second
+    at least.
+
+    Args:
+        waited: Seconds since it had something to do.
+    """
+    pause = min(max(WAIT_SHARE * waited, WAIT_SECONDS), LONGEST_WAIT_SECONDS)
+    return pause * random.uniform(0.8, 1.2)

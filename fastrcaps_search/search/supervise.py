@@ -76,6 +76,9 @@ class Supervisor:
         observe: Called after every event and a few times a second.
         max_failures: Trials that fail in a row before the run gives up. One that diverged does
             not count: that is the fault of its configuration alone.
+
+    Attributes:
+        parting: Why a worker has ended although work is left, in words.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Supervisor:
         self._error: FastrcapsError | None = None
         self._is_over = False
         self._is_interrupted = False
+        self.parting = ""
 
     def run(self) -> None:
         """Start the workers and wait for them.
@@ -159,6 +163,8 @@ class Supervisor:
         """Whether the run goes on."""
         if kind == WorkerEvent.DONE:
             self._is_over = True
+        elif kind == WorkerEvent.IDLE:
+            self.parting = f"nothing to claim for {event['seconds']:g} s"
         elif kind == WorkerEvent.COMPLETE:
             self._failures.clear()
         elif kind == WorkerEvent.FAILED:

@@ -29,6 +29,7 @@ def enter_study(
     seed: int | None,
     budget: int,
     front_runs: int = 0,
+    reference_device: str | None = None,
 ) -> StudyRecord:
     """Create the study, or join the stored one of that name and raise its budget.
 
@@ -38,9 +39,11 @@ def enter_study(
         seed: Seed asked now; ``None`` takes the stored one, or 0.
         budget: Trials asked now; the largest number ever asked is stored.
         front_runs: Runs asked now for each trial on or near the front; the largest is stored.
+        reference_device: Name of the device in whose seconds the study is to count.
 
     Raises:
-        StudyMismatchError: The stored study has another definition or seed.
+        StudyMismatchError: The stored study has another definition or seed, or has begun to count
+            in seconds of another device.
         StoreError: The database is not ours to write.
     """
     _make_file(location)
@@ -61,6 +64,8 @@ def enter_study(
                 f'study "{definition.name}" in {location.shown} must be resumed as it was begun; '
                 f"{changed}; give the file another name, or choose another --storage"
             )
+        if reference_device is not None:
+            _refer(connection, stored, reference_device)
         for name, number in asked.items():
             lower = (table.c.study_id == stored.study_id) & (table.c[name] < number)
             connection.execute(table.update().where(lower).values({name: number}))
@@ -119,17 +124,36 @@ def _redefine(
     budget: int,
 ) -> bool:
     """Store another definition unless the study has begun; whether that was done."""
-    table, trials, layouts = schema.studies, schema.trials, schema.layouts
-    begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
-    if connection.scalar(begun) is not None:
+    table = schema.studies
+    if _has_begun(connection, stored):
         return False
     seed = stored.seed if seed is None else seed
     changed = table.update().where(table.c.study_id == stored.study_id)
     values = {**_defined(definition), "seed": seed, "budget": budget, "front_runs": 0}
-    connection.execute(changed.values(values))
+    connection.execute(changed.values(**values, reference_device=None))
     # Measured on another network, maybe.
-    connection.execute(layouts.delete().where(layouts.c.study_id == stored.study_id))
+    for measured in (schema.layouts, schema.calibrations):
+        connection.execute(measured.delete().where(measured.c.study_id == stored.study_id))
     return True
+
+
+def _has_begun(connection: Connection, stored: StudyRecord) -> bool:
+    trials = schema.trials
+    begun = select(trials.c.number).where(trials.c.study_id == stored.study_id).limit(1)
+    return connection.scalar(begun) is not None
+
+
+def _refer(connection: Connection, stored: StudyRecord, device: str) -> None:
+    """Let the study count in seconds of a device, unless it has begun to with another."""
+    table = schema.studies
+    one = table.c.study_id == stored.study_id
+    before = connection.scalar(select(table.c.reference_device).where(one))
+    if before != device and _has_begun(connection, stored):
+        raise StudyMismatchError(
+            f'study "{stored.name}" must keep its reference device, {before}, as its first trial '
+            f"has begun, got {device}; leave --reference-device out, or choose another --storage"
+        )
+    connection.execute(table.update().where(one).values(reference_device=device))
 
 
 def difference(stored: StudyRecord, asked: StudyDefinition, *, seed: int | None) -> str:

@@ -1,12 +1,16 @@
-"""Frozen records of who holds, or held, which run: this process, or another one."""
+"""Frozen records of workers: who holds, or held, which run, and what each was last seen to do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from fastrcaps_search.store.process_identity import ProcessIdentity
+from fastrcaps_search.store.process_identity import ProcessIdentity, without_machine_id
 from fastrcaps_search.store.records import Purpose, RunKey
+
+FORGOTTEN_SECONDS = 3600.0
+FORGOTTEN_LEASES = 10
+"""A worker that went without a word is shown for an hour, or for so many times its lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,13 @@ class ClaimRecord:
 
     @property
     def host_name(self) -> str:
-        """The host's name alone; its machine id is nobody's business."""
-        name, separator, _ = self.host.rpartition("/")
-        return name if separator else self.host
+        """The host's name alone."""
+        return without_machine_id(self.host)
+
+
+def _holder(who: LeaseRecord | WorkerRecord) -> Hashable:
+    names = (who.host, who.boot_id, who.pid_namespace, who.pid, who.process_start)
+    return who.worker, names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,11 @@ class LeaseRecord(ClaimRecord, ProcessIdentity):
     lease_seconds: float
     silent_seconds: float
     suspected_seconds: float | None = None
+
+    @property
+    def holder(self) -> Hashable:
+        """The worker, equal in its lease and its sign of life."""
+        return _holder(self)
 
     @property
     def is_silent(self) -> bool:
@@ -88,9 +101,120 @@ class LeaseRecord(ClaimRecord, ProcessIdentity):
         return self.is_silent and suspected is not None and suspected >= self.lease_seconds / 3
 
     @property
+    def free_in_seconds(self) -> float:
+        """When another worker may take the run over, should one look for it from now on."""
+        if self.is_known_dead:
+            return 0.0
+        third = self.lease_seconds / 3
+        if not self.is_silent:
+            return self.lease_seconds - self.silent_seconds
+        suspected = self.suspected_seconds
+        # A suspicion from the future is one from before the clock was set back.
+        is_suspected = suspected is not None and suspected >= 0
+        return max(third - suspected, 0.0) if is_suspected and suspected is not None else third
+
+    @property
     def _silence(self) -> float:
         """Silence as a share of the lease."""
         return self.silent_seconds / self.lease_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """What a worker is doing.
+
+    Attributes:
+        doing: ``starts``, ``trains``, ``tests``, ``waits`` or ``waits for cores``.
+        number: The trial at hand.
+        run: Index of its run.
+        epoch: Last epoch that it ended or is in.
+        epochs: Epochs of the training.
+        images_per_second: Of that epoch.
+        awaited: Who uses the cores that it waits for.
+    """
+
+    doing: str = "starts"
+    number: int | None = None
+    run: int | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    images_per_second: float | None = None
+    awaited: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord(Sign, ProcessIdentity):
+    """A worker's last sign of life.
+
+    Attributes:
+        nonce: Which worker.
+        worker: Its name.
+        device: Device that it trains on.
+        device_name: Name of the processor or card; empty while it is unknown.
+        job: Job of a batch system that it runs in, in words.
+        lease_seconds: Silence after which it loses its run. A sign comes with each renewal.
+        started_at: Seconds since 1970, on the database's clock.
+        seen_at: The same of this sign.
+        silent_seconds: Since then.
+    """
+
+    nonce: str
+    worker: str
+    device: str
+    device_name: str
+    job: str | None
+    lease_seconds: float
+    started_at: float
+    seen_at: float
+    silent_seconds: float
+
+    @property
+    def holder(self) -> Hashable:
+        """The worker, equal in its lease and its sign of life."""
+        return _holder(self)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether it has been silent for so long that nobody waits for it any more."""
+        return self.silent_seconds > max(FORGOTTEN_SECONDS, FORGOTTEN_LEASES * self.lease_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A worker that an engine was given, and that waits or runs.
+
+    Attributes:
+        engine: Name of the engine.
+        id: The engine's name of the job.
+        state: ``waiting`` or ``running``.
+        host: Where it runs, if the engine says so.
+        reason: Why it waits, in the engine's words.
+        seen_seconds_ago: Since a run last asked the engine.
+    """
+
+    engine: str
+    id: str
+    state: str
+    host: str
+    reason: str
+    seen_seconds_ago: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunFaults:
+    """What a run has met since its last stored epoch.
+
+    Attributes:
+        number: The trial.
+        run: Index of the run within it.
+        deaths: Workers that died.
+        device_faults: Times that its device or the memory gave out.
+    """
+
+    number: int
+    run: int
+    deaths: int
+    device_faults: int
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:

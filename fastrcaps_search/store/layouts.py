@@ -5,9 +5,7 @@ The first choice is kept, so that all seconds of the study on that device compar
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
@@ -37,39 +35,25 @@ class WorkerLayout:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLayout:
-    """A study's layout on a device, with what was measured when it was chosen.
-
-    Attributes:
-        layout: The layout.
-        step_seconds: Seconds of a step by batch size.
-    """
-
-    layout: WorkerLayout
-    step_seconds: Mapping[int, float] = field(default_factory=dict)
-
-
-def stored_layouts(store: Store, study: StudyRecord, *, cores: int) -> dict[str, StoredLayout]:
+def stored_layouts(store: Store, study: StudyRecord, *, cores: int) -> dict[str, WorkerLayout]:
     """Layouts of the study on machines of so many cores, by the name of the device."""
     return store.read(lambda connection: _read(connection, study, cores))
 
 
 def keep_layout(
-    store: Store, study: StudyRecord, chosen: StoredLayout, *, device_name: str, cores: int
-) -> StoredLayout:
+    store: Store, study: StudyRecord, chosen: WorkerLayout, *, device_name: str, cores: int
+) -> WorkerLayout:
     """Store the study's layout on a device, unless it has one there; the one that stands."""
     values = {
         "study_id": study.study_id,
         "device_name": device_name,
         "cores": cores,
-        "workers": chosen.layout.workers,
-        "threads": chosen.layout.threads,
-        "step_seconds": json.dumps(dict(chosen.step_seconds)),
+        "workers": chosen.workers,
+        "threads": chosen.threads,
         "chosen_at": schema.now(),
     }
 
-    def keep(connection: Connection) -> StoredLayout:
+    def keep(connection: Connection) -> WorkerLayout:
         # Two runs that begin at once both choose; the first one's choice stands.
         schema.insert_unless_there(connection, schema.layouts, values)
         return _read(connection, study, cores)[device_name]
@@ -77,15 +61,9 @@ def keep_layout(
     return store.write(keep)
 
 
-def _read(connection: Connection, study: StudyRecord, cores: int) -> dict[str, StoredLayout]:
+def _read(connection: Connection, study: StudyRecord, cores: int) -> dict[str, WorkerLayout]:
     table = schema.layouts
     rows = connection.execute(
         select(table).where(table.c.study_id == study.study_id, table.c.cores == cores)
     )
-    return {
-        row.device_name: StoredLayout(
-            WorkerLayout(row.workers, row.threads),
-            {int(size): seconds for size, seconds in json.loads(row.step_seconds).items()},
-        )
-        for row in rows
-    }
+    return {row.device_name: WorkerLayout(row.workers, row.threads) for row in rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +18,17 @@ from fastrcaps_search.errors import LeaseLostError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.processes import start_thread
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.calibrations import (
+    ReferenceTime,
+    nearest,
+    network_key,
+    read_reference,
+)
 from fastrcaps_search.store.claiming import Claim
 from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
 from fastrcaps_search.store.holders import live_leases
+from fastrcaps_search.store.location import RENEWALS
+from fastrcaps_search.store.presence import Presence
 from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.reading import read_leases
 from fastrcaps_search.store.records import Failure
@@ -28,8 +37,6 @@ from fastrcaps_search.store.store import Store
 
 Result = TypeVar("Result")
 
-RENEWALS = 6
-"""Renewals in the length of a lease."""
 RETRY_SECONDS = 1.0
 """After a renewal that failed."""
 
@@ -37,18 +44,28 @@ RETRY_SECONDS = 1.0
 class RunLease:
     """Writes of the worker that holds a run; each holds only with the current token.
 
+    Args:
+        store: The store, open for writing.
+        claim: The claim of the run.
+        presence: The worker's row, of which a sign is written with each renewal.
+
+    Attributes:
+        sharing: Workers on the device when the epoch in progress began.
+
     Raises:
         LeaseLostError: From any write, once another worker has taken the run over, or it was
             given up as its trial failed.
     """
 
-    def __init__(self, store: Store, claim: Claim) -> None:
+    def __init__(self, store: Store, claim: Claim, *, presence: Presence | None = None) -> None:
         self.store = store
+        self._presence = presence
         self.claim = claim
         self._claimant = claim.claimant
         self._study_id = claim.claimant.study.study_id
         self._lost = threading.Event()
-        self._sharing_before = 1
+        self.sharing = 1
+        self._reference: ReferenceTime | None = None
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -81,36 +98,61 @@ class RunLease:
             .where(self._held(schema.leases))
             .values(renewed_at=schema.now(), suspected_at=None)
         )
-        found = self.store.write_once(lambda connection: connection.execute(renewed))
-        return found.rowcount == 1
+
+        def renew(connection: Connection) -> bool:
+            held = connection.execute(renewed).rowcount == 1
+            self._sign(connection)
+            return held
+
+        return self.store.write_once(renew)
+
+    def _sign(self, connection: Connection) -> None:
+        if self._presence is not None:
+            self._presence.write(connection)
 
     def require_held(self) -> None:
         """Do nothing while no other worker is known to have taken the run over."""
         self._require(not self._lost.is_set())
 
-    def begin(self, setting: RunSetting, *, fresh: bool, log_path: str = "") -> None:
+    def begin(
+        self, setting: RunSetting, *, fresh: bool, log_path: str = "", sharing: int = 1
+    ) -> None:
         """Store where the run trains; mark it where it goes on under another setting.
 
         Args:
             setting: Where it trains from now on.
             fresh: Whether it trains from its first epoch, so that no earlier setting counts.
-            log_path: Its log, which says later where its files were.
+            log_path: Its log. Where its files are is stored beside it.
+            sharing: Workers on the device while the epoch in progress was trained before.
+
+        Raises:
+            RunError: The study counts in seconds of a device, and this one is not calibrated.
         """
         table = schema.runs
         facts = asdict(setting)
 
-        def begin(connection: Connection) -> int:
+        def begin(connection: Connection) -> tuple[int, ReferenceTime | None]:
+            reference = read_reference(connection, self._study_id)
+            if reference is not None:
+                nearest(reference.known, setting, sharing=1)
             row = connection.execute(select(table).where(self._row(table))).one()
             # It is about to have a network again, if that was removed.
-            changed: dict[str, Any] = {"removed": 0, "log_path": schema.storable(log_path)}
+            places = {"log_path": log_path, "files": self.store.location.place}
+            changed: dict[str, Any] = {
+                "removed": 0,
+                **{name: schema.storable(place) for name, place in places.items()},
+            }
             if fresh or row.device is None:
                 changed |= {**facts, "bit_equal": 1}
             elif any(getattr(row, name) != value for name, value in facts.items()):
                 changed["bit_equal"] = 0
             connection.execute(table.update().where(self._row(table)).values(**changed))
-            return self._sharing(connection)
+            now = self._sharing(connection)
+            # Where runs are short no renewal may come.
+            self._sign(connection)
+            return max(sharing, now), reference
 
-        self._sharing_before = self._fenced(begin)
+        self.sharing, self._reference = self._fenced(begin)
 
     def forget_epochs_after(self, epoch: int) -> None:
         """Remove epochs that are to be trained again because their checkpoint is gone."""
@@ -127,9 +169,15 @@ class RunLease:
         """
         table = schema.epochs
         same = self._row(table) & (table.c.epoch == metrics.epoch)
+        parameters, reference = self.claim.parameters, self._reference
+        network = network_key(parameters.decoder, parameters.weight_sharing)
 
         def store(connection: Connection) -> int:
-            sharing = self._sharing(connection)
+            now = self._sharing(connection)
+            sharing = max(self.sharing, now)
+            computed = reference and reference.computed_seconds(
+                metrics, setting=setting, sharing=sharing, network=network
+            )
             connection.execute(table.delete().where(same))
             connection.execute(
                 table.insert().values(
@@ -137,16 +185,17 @@ class RunLease:
                     **asdict(self.claim.key),
                     token=self.claim.token,
                     worker=self._claimant.worker,
-                    sharing=max(self._sharing_before, sharing),
+                    sharing=sharing,
                     stored_at=schema.now(),
+                    computed_seconds=computed,
                     **asdict(metrics),
                     **asdict(setting),
                 )
             )
-            return sharing
+            return now
 
         # Whatever went wrong before, the run gets on.
-        self._sharing_before = self._fenced(store, deaths=0, device_faults=0)
+        self.sharing = self._fenced(store, deaths=0, device_faults=0)
 
     def note_device_fault(self) -> int:
         """Store that the device or its memory gave out; how often that was since an epoch."""
@@ -166,7 +215,10 @@ class RunLease:
         Raises:
             ValueError: A value is not finite.
         """
-        values = (result.accuracy, result.training_seconds, *result.others.values())
+        measured = result.training_seconds
+        if result.measured_seconds is not None:
+            measured = result.measured_seconds
+        values = (result.accuracy, result.training_seconds, measured, *result.others.values())
         if not all(math.isfinite(value) for value in values):
             raise ValueError(f"values must be finite, got {values}")
 
@@ -175,7 +227,8 @@ class RunLease:
             with fix_box(connection, self._claimant.study, self.claim.key.number):
                 others = json.dumps(result.others, sort_keys=True) if result.others else None
                 gone = {} if kept else {"removed": 1}
-                self._end(connection, {**asdict(result), "others": others, **gone})
+                stored = {**asdict(result), "others": others, "measured_seconds": measured}
+                self._end(connection, stored | gone)
 
         self.store.write(finish)
 
@@ -222,7 +275,12 @@ class RunLease:
         table = schema.runs
         unread = self._row(table) & table.c.test_accuracy.is_(None)
         read = table.update().where(unread).values(test_accuracy=accuracy)
-        self._fenced(lambda connection: connection.execute(read))
+
+        def store(connection: Connection) -> None:
+            connection.execute(read)
+            self._sign(connection)
+
+        self._fenced(store)
 
     def hand_back(self) -> None:
         """Give back a run with which nothing is left to do here."""
@@ -243,8 +301,9 @@ class RunLease:
         """
         me = ProcessIdentity.current()
         here = (me.host, me.boot_id, self._claimant.device)
-        live = live_leases(read_leases(connection))
-        return max(sum((one.host, one.boot_id, one.device) == here for one in live), 1)
+        columns = (schema.leases.c.host, schema.leases.c.boot_id, schema.leases.c.device)
+        found = read_leases(connection, None, *map(operator.eq, columns, here))
+        return max(len(live_leases(found)), 1)
 
     def _fenced(self, work: Callable[[Connection], Result], **changed: Any) -> Result:  # noqa: ANN401
         """Do work in a transaction that first makes sure that the token is current.

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from fastrcaps_search.errors import UsageError
-from fastrcaps_search.typed import expanded, path_of, require_no_variable, unwrapped
+from fastrcaps_search.typed import URL, expanded, path_of, require_no_variable, unwrapped
 
 DEFAULT_STORAGE = "fastrcaps.db"
 DEFAULT_FILES = "fastrcaps-files"
 STORAGE_VARIABLE = "FASTRCAPS_STORAGE"
+STORAGE_FILE_VARIABLE = "FASTRCAPS_STORAGE_FILE"
+"""Names a file that holds what would else be in the variable above, for others to read."""
 FILES_VARIABLE = "FASTRCAPS_FILES"
 SQLITE_SCHEMES = ("sqlite", "sqlite+pysqlite")
+FILES_WANTED = "files must be a folder or a URL such as s3://bucket/prefix"
 LEASE_SECONDS = 30.0
 """Silence after which a worker counts as lost, unless asked otherwise."""
+RENEWALS = 6
+"""Renewals, and signs of life, in the length of a lease."""
 LEASE_LIMITS = (1.0, 86_400.0)
 PATIENCE_SECONDS = 600.0
 """How long an outage of the database is borne, unless asked otherwise."""
@@ -44,12 +49,20 @@ class Location:
         files: Folder of the checkpoints and logs. Workers of several machines go on from each
             other's checkpoints where they share it.
         path: Absolute path of the SQLite file; ``None`` for a server.
+        files_url: URL in object storage of the checkpoints, where that was named: the folder then
+            has the logs alone.
     """
 
     url: str = field(repr=False)
     shown: str
     files: Path
     path: Path | None = None
+    files_url: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Folder or URL of the checkpoints, as ``--files`` takes it."""
+        return self.files_url or str(self.files)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -74,17 +87,40 @@ def chosen_location(storage: str | Path | None, files: str | None = None) -> Loc
 
     Args:
         storage: Path or URL, as it was typed.
-        files: Folder of the checkpoints and logs, as it was typed.
+        files: Folder of the checkpoints and logs, or URL of the checkpoints, as it was typed.
 
     Raises:
-        UsageError: As for :func:`locate`, or a character that nobody means.
+        UsageError: As for :func:`locate`, or a character that nobody means; or the file of
+            ``FASTRCAPS_STORAGE_FILE`` cannot be read.
     """
-    plain = unwrapped(storage or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE, "storage")
-    folder = files or os.environ.get(FILES_VARIABLE)
-    found = locate(plain, files=path_of(folder, "the folder of files") if folder else None)
+    plain = unwrapped(storage or storage_of_environment() or DEFAULT_STORAGE, "storage")
+    named = files or os.environ.get(FILES_VARIABLE)
+    found = locate(plain, files=_files_place(named) if named else None)
     if found.path is not None:
         require_no_variable(plain, "storage")
     return found
+
+
+def storage_of_environment() -> str | None:
+    """The database that the environment names: in a file, which comes first, or as it is.
+
+    Raises:
+        UsageError: The file cannot be read, or is empty.
+    """
+    named = os.environ.get(STORAGE_FILE_VARIABLE)
+    if not named:
+        return os.environ.get(STORAGE_VARIABLE)
+    path = path_of(named, STORAGE_FILE_VARIABLE)
+    try:
+        text, came = path.read_text(encoding="utf-8").strip(), "an empty one"
+    except (OSError, ValueError) as error:
+        text, came = "", getattr(error, "strerror", None) or "one that is no text"
+    if not text:
+        raise UsageError(
+            f"{STORAGE_FILE_VARIABLE} must name a file that holds the database's URL, got {came}: "
+            f"{path}; write the URL there, for its owner alone to read"
+        )
+    return text
 
 
 def locate(storage: str, *, files: str | Path | None = None) -> Location:
@@ -92,12 +128,15 @@ def locate(storage: str, *, files: str | Path | None = None) -> Location:
 
     Args:
         storage: Path or URL.
-        files: Folder of the checkpoints and logs: when ``None``, beside an SQLite file, or
-            ``fastrcaps-files`` in the working directory for a server.
+        files: Folder of the checkpoints and logs, or URL of the checkpoints: when ``None``, beside
+            an SQLite file, or ``fastrcaps-files`` in the working directory for a server. Beside a
+            URL that is the folder of the logs.
 
     Raises:
         UsageError: Another kind of database. A password in the URL is not repeated.
     """
+    if isinstance(files, str) and URL.match(files):
+        return replace(locate(storage), files_url=files)
     folder = None if files is None else Path(files).absolute()
     if WORDS.match(storage):
         return _postgresql(_written_out(storage), folder)
@@ -115,6 +154,38 @@ def locate(storage: str, *, files: str | Path | None = None) -> Location:
     raise UsageError(
         f"storage must be a path, sqlite:///path or postgresql://user@host/database, got {came}"
     )
+
+
+def _files_place(named: str) -> str | Path:
+    """The folder of files that was typed, or the URL.
+
+    Raises:
+        UsageError: It is neither, or a URL with what is none of its business, such as a password,
+            which is not repeated.
+    """
+    text = unwrapped(named, "files")
+    if not URL.match(text):
+        if "://" in text or LOST_PARTS.match(text):
+            raise UsageError(f"{FILES_WANTED}, got one that does not begin so")
+        return path_of(named, "the folder of files")
+    scheme, _, rest = text.partition("://")
+    rest = rest.strip("/")
+    wrong = ""
+    if ":" in rest.rpartition("@")[0]:
+        wrong = (
+            "a URL with a password or key; object storage finds its credentials where its own "
+            "programs do, as in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws"
+        )
+    elif re.search(r"[?#*\[\]]|::", rest):
+        wrong = "a URL with one of ? # * [ ] ::"
+    elif scheme.lower() in ("file", "local"):
+        wrong = f"a {scheme} URL; name a folder of this machine by its path"
+    elif not rest:
+        wrong = "a URL without a bucket"
+    if wrong:
+        raise UsageError(f"{FILES_WANTED}, got {wrong}")
+    require_no_variable(text, "files")
+    return f"{scheme.lower()}://{rest}"
 
 
 def _sqlite(path: str, files: Path | None) -> Location:

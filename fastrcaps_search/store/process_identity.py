@@ -44,13 +44,33 @@ class ProcessIdentity:
         and containers of one image go by the same name and machine id, so that another boot may
         as well be that of another machine.
         """
-        here = _here()
-        if "" in here or (self.host, self.boot_id, self.pid_namespace) != here:
+        if not self._is_here:
             return False
         start = process_start(self.pid)
         return start is None or (
             0 not in (start, self.process_start) and start != self.process_start
         )
+
+    @property
+    def is_known_suspended(self) -> bool:
+        """Whether this process was stopped and may go on, as far as this machine can tell."""
+        return self._is_here and not self.is_known_dead and is_suspended(self.pid)
+
+    @property
+    def host_name(self) -> str:
+        """The host's name alone."""
+        return without_machine_id(self.host)
+
+    @property
+    def _is_here(self) -> bool:
+        here = _here()
+        return "" not in here and (self.host, self.boot_id, self.pid_namespace) == here
+
+
+def without_machine_id(host: str) -> str:
+    """The name of a host alone; its machine id is nobody's business."""
+    name, separator, _ = host.rpartition("/")
+    return name if separator else host
 
 
 def process_start(pid: int) -> int | None:

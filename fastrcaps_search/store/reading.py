@@ -9,10 +9,10 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Row, Table, select
+from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Table, func, or_, select
 
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
@@ -20,8 +20,15 @@ from fastrcaps_search.errors import DefinitionError, StoreError, StudyNotFoundEr
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.store import schema
-from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
+from fastrcaps_search.store.holders import (
+    ClaimRecord,
+    JobRecord,
+    LeaseRecord,
+    RunFaults,
+    WorkerRecord,
+)
 from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.process_identity import ProcessIdentity
 from fastrcaps_search.store.records import EpochRecord, Failure, RunRecord, SetAside, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -34,12 +41,16 @@ RUN_FIELDS = tuple(name for name in RunRecord.__dataclass_fields__ if name in sc
 SETTING_FIELDS = tuple(RunSetting.__dataclass_fields__)
 METRIC_FIELDS = tuple(EpochMetrics.__dataclass_fields__)
 # A row of an epoch: first what is its own, then its setting and its metrics.
-EPOCH_FIELDS = ("number", "run", "token", "worker", "sharing", "stored_at")
+EPOCH_FIELDS = ("number", "run", "token", "worker", "sharing", "stored_at", "computed_seconds")
 OWN = slice(len(EPOCH_FIELDS))
 SETTING = slice(OWN.stop, OWN.stop + len(SETTING_FIELDS))
 METRICS = slice(SETTING.stop, SETTING.stop + len(METRIC_FIELDS))
+JOB_COLUMNS = ("engine", "id", "state", "host", "reason")
 ROWS_AT_ONCE = 1000
 """Rows that are taken from the database before they are made records: so few stay in a cache."""
+
+Mark = tuple[Row[Any], ...]
+"""Equal at two moments of a study between which nothing happened that makes or ends work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +61,30 @@ class Snapshot:
         study: The study.
         trials: Its trials, by number.
         leases: Who holds which of their runs, the leases of lost workers included.
+        mark: Changes when a run is claimed, ends or is lost, when a trial is set aside or taken
+            back, and when the study is defined anew or is to have more trials or runs.
     """
 
     study: StudyRecord
     trials: list[TrialRecord]
     leases: list[LeaseRecord]
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Who works on a study, and what stands in the way.
+
+    Attributes:
+        workers: Last signs of life of its workers, by name and host; of those that have ended
+            without a word, too.
+        faults: Runs without an end that have met faults since their last epoch.
+        jobs: Workers that engines were given, as a run last saw them.
+    """
+
+    workers: list[WorkerRecord]
+    faults: list[RunFaults]
+    jobs: list[JobRecord] = field(default_factory=list)
 
 
 def study_names(connection: Connection) -> list[str]:
@@ -91,20 +121,93 @@ def read_snapshot(
     """A study, its trials and its leases."""
     study = read_study(connection, name, location)
     trials = read_trials(connection, study, epochs=epochs)
-    return Snapshot(study, trials, read_leases(connection, study.study_id))
+    leases = read_leases(connection, study.study_id)
+    return Snapshot(study, trials, leases, read_mark(connection, study.study_id))
 
 
-def read_leases(connection: Connection, study_id: int | None = None) -> list[LeaseRecord]:
-    """Current leases by trial and run, of one study or of all."""
+def read_mark(connection: Connection, study_id: int) -> Mark:
+    """The mark of a study, in one row whatever it holds; empty where the study is gone."""
+    studies, trials = schema.studies.c, schema.trials.c
+    # Claims are never removed, and every end or loss of a run removes its lease.
+    counts = (
+        select(func.count()).select_from(table).where(table.c.study_id == study_id)
+        for table in (schema.claims, schema.leases)
+    )
+    by_hand = (trials.study_id == study_id) & trials.set_aside_at.is_not(None)
+    set_aside = (select(of(trials.set_aside_at)).where(by_hand) for of in (func.count, func.max))
+    query = select(
+        *(studies.uid, studies.budget, studies.front_runs),
+        *(part.scalar_subquery() for part in (*counts, *set_aside)),
+    )
+    return tuple(connection.execute(query.where(studies.study_id == study_id)))
+
+
+def read_doubtful(connection: Connection, study_id: int) -> list[LeaseRecord]:
+    """The leases of a study whose workers may be lost.
+
+    Those are the silent ones, and those of this machine, whose processes can be looked for.
+    """
+    leases = schema.leases.c
+    silent = schema.now() - leases.renewed_at
+    here = leases.host == ProcessIdentity.current().host
+    # A little more than ``LeaseRecord.is_silent`` says.
+    return read_leases(
+        connection, study_id, or_(here, silent < 0, silent > leases.lease_seconds / 2)
+    )
+
+
+def read_leases(
+    connection: Connection, study_id: int | None = None, *which: ColumnElement[bool]
+) -> list[LeaseRecord]:
+    """Current leases by trial and run, of one study or of all.
+
+    Args:
+        connection: In a transaction.
+        study_id: The study; ``None`` for all.
+        *which: Conditions for the leases.
+    """
     table = schema.leases
     stored = [column for column in table.c if column.name in LeaseRecord.__dataclass_fields__]
     silent = (schema.now() - table.c.renewed_at).label("silent_seconds")
     suspected = (schema.now() - table.c.suspected_at).label("suspected_seconds")
-    query = select(*stored, silent, suspected)
+    query = select(*stored, silent, suspected).where(*which)
     if study_id is not None:
         query = query.where(table.c.study_id == study_id)
     rows = connection.execute(query.order_by(*table.primary_key))
     return [LeaseRecord(**row._mapping) for row in _finite(rows)]
+
+
+def read_workers(connection: Connection, study_id: int) -> list[WorkerRecord]:
+    """Last signs of life of a study's workers, by name and host."""
+    table = schema.workers
+    stored = [column for column in table.c if column.name in WorkerRecord.__dataclass_fields__]
+    silent = (schema.now() - table.c.seen_at).label("silent_seconds")
+    query = select(*stored, silent).where(table.c.study_id == study_id)
+    rows = connection.execute(query.order_by(table.c.host, table.c.worker, table.c.started_at))
+    return [WorkerRecord(**row._mapping) for row in rows]
+
+
+def read_jobs(connection: Connection, study_id: int) -> list[JobRecord]:
+    """The jobs of a study that waited or ran when a run last looked, in the order of their ids."""
+    table = schema.jobs
+    ago = (schema.now() - table.c.seen_at).label("seen_seconds_ago")
+    query = select(*(table.c[name] for name in JOB_COLUMNS), ago)
+    rows = connection.execute(query.where(table.c.study_id == study_id))
+    jobs = [JobRecord(**row._mapping) for row in rows]
+    return sorted(jobs, key=lambda job: (job.engine, len(job.id), job.id))
+
+
+def read_signs(connection: Connection, study_id: int) -> Signs:
+    """Who works on a study, and what stands in the way."""
+    table = schema.runs
+    query = select(*(table.c[name] for name in RunFaults.__dataclass_fields__)).where(
+        table.c.study_id == study_id,
+        table.c.finished_at.is_(None),
+        (table.c.deaths > 0) | (table.c.device_faults > 0),
+    )
+    rows = connection.execute(query.order_by(*table.primary_key))
+    faults = [RunFaults(*row) for row in rows]
+    return Signs(read_workers(connection, study_id), faults, read_jobs(connection, study_id))
 
 
 def read_claims(connection: Connection, study_id: int) -> list[ClaimRecord]:
@@ -186,10 +289,10 @@ def _epochs(rows: CursorResult[Any]) -> dict[int, list[EpochRecord]]:
     with _collection_put_off():
         for part in rows.partitions(ROWS_AT_ONCE):
             columns = list(zip(*part, strict=True))
-            number, run, token, worker, sharing, stored_at = columns[OWN]
+            number, run, token, worker, sharing, stored_at, computed = columns[OWN]
             metrics = _made(EpochMetrics, columns[METRICS])
             settings = list(map(setting_of, *columns[SETTING]))
-            own = (run, token, worker, metrics, settings, sharing, stored_at)
+            own = (run, token, worker, metrics, settings, sharing, stored_at, computed)
             for trial, epoch in zip(number, _made(EpochRecord, own), strict=True):
                 found[trial].append(epoch)
     return found
@@ -201,9 +304,9 @@ def _made(kind: type[Record], columns: Sequence[Sequence[Any]]) -> list[Record]:
     Its constructor sets one field after the other in Python, for a third of the time of a read.
     """
     made = [object.__new__(kind) for _ in columns[0]]
-    for field, column in zip(fields(kind), columns, strict=True):
+    for one, column in zip(fields(kind), columns, strict=True):
         # A deque of no length takes what ``map`` does, without a step in Python.
-        deque(map(getattr(kind, field.name).__set__, made, column), maxlen=0)
+        deque(map(getattr(kind, one.name).__set__, made, column), maxlen=0)
     return made
 
 

@@ -6,7 +6,7 @@ A run is what a worker claims; a trial follows from its runs (``store.trials``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -36,6 +36,20 @@ class TrialState(StrEnum):
     RUNNING = "running"
     COMPLETE = "complete"
     FAILED = "failed"
+
+
+class SecondsBasis(StrEnum):
+    """Where seconds of the study's reference device come from."""
+
+    MEASURED = "measured"
+    PARTLY = "partly computed"
+    COMPUTED = "computed"
+
+    @classmethod
+    def of(cls, parts: Iterable[SecondsBasis]) -> SecondsBasis:
+        """That of a mean."""
+        found = set(parts)
+        return found.pop() if len(found) == 1 else cls.PARTLY if found else cls.MEASURED
 
 
 class Values(dict[str, float]):
@@ -100,6 +114,8 @@ class StudyRecord:
         created_at: Seconds since 1970, on the database's clock.
         front_runs: Runs that each trial on or near the front is to have; 0 for none planned.
         box: In which the hypervolume is measured, from the first complete trial on.
+        reference_device: Name of the device in whose seconds the study counts; ``None`` until one
+            is named or the first is calibrated.
     """
 
     study_id: int
@@ -111,6 +127,7 @@ class StudyRecord:
     created_at: float
     front_runs: int = 0
     box: Box | None = None
+    reference_device: str | None = None
 
     def seed_of(self, run: int) -> int:
         """Seed of that run of every trial: all have the same order of images and shifts in it."""
@@ -130,6 +147,8 @@ class EpochRecord:
         sharing: Workers that used the same device, at its start or at its end, whichever were
             more; those of other studies in the same database included.
         stored_at: Seconds since 1970, on the database's clock.
+        computed_seconds: What its training would have taken on the study's reference device;
+            ``None`` where it was measured there.
     """
 
     run: int
@@ -139,6 +158,13 @@ class EpochRecord:
     setting: RunSetting
     sharing: int
     stored_at: float
+    computed_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds of the reference device, measured or computed."""
+        measured = self.metrics.training_seconds
+        return measured if self.computed_seconds is None else self.computed_seconds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -168,7 +194,7 @@ class RunRecord:
             not begun it.
         bit_equal: ``False`` once it was continued under another setting.
         accuracy: Best accuracy, when done.
-        training_seconds: Seconds up to the best epoch, when done.
+        training_seconds: Seconds of the reference device up to the best epoch, when done.
         best_epoch: That epoch, when done.
         test_accuracy: Of the best epoch's weights on the test set, for trials on the front.
         parameters: Learned parameters, when done.
@@ -179,7 +205,10 @@ class RunRecord:
         token: Current fencing token: one higher with each claim.
         created_at: Seconds since 1970 of its first claim, on the database's clock.
         finished_at: The same of its end.
-        log_path: Its log, beside the folder of its checkpoints, where it was begun or went on.
+        log_path: Its log, where it was begun or went on.
+        files: Folder or URL of the study's checkpoints there.
+        measured_seconds: Seconds that training up to the best epoch took where it was, when done.
+        computed_epochs: How many of these epochs have computed seconds, when done.
     """
 
     run: int
@@ -198,6 +227,17 @@ class RunRecord:
     created_at: float = 0.0
     finished_at: float | None = None
     log_path: str | None = None
+    files: str | None = None
+    measured_seconds: float | None = None
+    computed_epochs: int | None = None
+
+    @property
+    def seconds_basis(self) -> SecondsBasis:
+        """Where its training seconds come from, when done."""
+        if not self.computed_epochs:
+            return SecondsBasis.MEASURED
+        is_all = self.computed_epochs == self.best_epoch
+        return SecondsBasis.COMPUTED if is_all else SecondsBasis.PARTLY
 
     def value(self, objective: str) -> float:
         """Its value in an objective of that name, when done; NaN where none was stored."""

@@ -30,7 +30,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from fastrcaps_search.errors import StoreError, WrongStoreError
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
+from fastrcaps_search.store.holders import ClaimRecord, JobRecord, LeaseRecord, WorkerRecord
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
@@ -40,10 +40,11 @@ from fastrcaps_search.store.records import (
     StudyRecord,
 )
 
-VERSION = 8
+VERSION = 9
 """Version of the tables, and of what their values mean: the networks of versions 1 to 5 were
-others, up to version 6 trials were claimed, not runs, and up to version 7 studies had a key
-for early stopping."""
+others, up to version 6 trials were claimed, not runs, up to version 7 studies had a key for early
+stopping, and up to version 8 seconds were those of whatever device had trained, workers left no
+sign of life and nothing was known of jobs."""
 CREATING = 0x66617374  # "fast"
 """Number of the server's lock for those who make the tables."""
 
@@ -119,6 +120,17 @@ claims = Table(
     *_columns(ClaimRecord, but=("token",)),
 )
 
+# One row for each process that works on a study, or has ended without a word.
+workers = Table(
+    "fastrcaps_workers",
+    metadata,
+    *_key("study_id"),
+    Column("nonce", String(32), primary_key=True),
+    Column("number", Integer),
+    Column("run", Integer),
+    *_columns(WorkerRecord, but=("nonce", "silent_seconds")),
+)
+
 runs = Table(
     "fastrcaps_runs",
     metadata,
@@ -158,20 +170,54 @@ layouts = Table(
     Column("device_name", Text, primary_key=True),
     Column("workers", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
-    # By batch size, as JSON.
-    Column("step_seconds", Text, nullable=False),
     Column("chosen_at", Float, nullable=False),
+)
+
+# Never changed: seconds that were computed rest on them.
+calibrations = Table(
+    "fastrcaps_calibrations",
+    metadata,
+    *_key("study_id", "number"),
+    *_columns(RunSetting),
+    Column("sharing", Integer, nullable=False),
+    # By network and batch size, as JSON.
+    Column("step_seconds", Text, nullable=False),
+    Column("measured_at", Float, nullable=False),
+)
+
+# Workers that an engine was given and that wait or run, as the last look of a run saw them.
+jobs = Table(
+    "fastrcaps_jobs",
+    metadata,
+    *_key("study_id"),
+    Column("engine", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    *_columns(JobRecord, but=("engine", "id", "seen_seconds_ago")),
+    Column("seen_at", Float, nullable=False),
 )
 
 
 def insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is taken; whether that was done."""
-    on_server = connection.dialect.name == "postgresql"
-    insert = postgresql.insert(table) if on_server else sqlite.insert(table)
-    unless_there = insert.values(**values).on_conflict_do_nothing()
+    unless_there = _insert(connection, table).values(**values).on_conflict_do_nothing()
     # Not by the number of rows, which is unknown for an INSERT on a server.
     stored = unless_there.returning(next(iter(table.primary_key)))
     return connection.execute(stored).first() is not None
+
+
+def insert_or_update(
+    connection: Connection, table: Table, values: Mapping[str, Any], changed: Mapping[str, Any]
+) -> None:
+    """Insert a row of ``values`` and ``changed``; where its key is taken, change that row."""
+    insert = _insert(connection, table).values(**values, **changed)
+    key = list(table.primary_key)
+    connection.execute(insert.on_conflict_do_update(index_elements=key, set_=dict(changed)))
+
+
+def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT that may say what is to be done on a conflict."""
+    on_server = connection.dialect.name == "postgresql"
+    return postgresql.insert(table) if on_server else sqlite.insert(table)
 
 
 def run_row(table: Table, study_id: int, key: RunKey) -> ColumnElement[bool]:

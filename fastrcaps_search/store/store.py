@@ -17,9 +17,14 @@ from fastrcaps_search.store.engine import reading_engine, snapshot_options, writ
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import (
+    Mark,
+    Signs,
     Snapshot,
     read_claims,
+    read_doubtful,
     read_leases,
+    read_mark,
+    read_signs,
     read_snapshot,
     read_study,
     read_trials,
@@ -179,6 +184,28 @@ class Store(AbstractContextManager["Store"]):
         """
         return self.read(
             lambda connection: read_snapshot(connection, name, self.location, epochs=epochs)
+        )
+
+    def status(self, name: str) -> tuple[Snapshot, Signs]:
+        """The same without epochs, and the signs of life of that moment.
+
+        Raises:
+            StudyNotFoundError: There is no such study.
+        """
+
+        def read(connection: Connection) -> tuple[Snapshot, Signs]:
+            seen = read_snapshot(connection, name, self.location, epochs=False)
+            return seen, read_signs(connection, seen.study.study_id)
+
+        return self.read(read)
+
+    def glance(self, study: StudyRecord) -> tuple[Mark, list[LeaseRecord]]:
+        """The mark of a study and its doubtful leases, for a fraction of a snapshot's cost."""
+        return self.read(
+            lambda connection: (
+                read_mark(connection, study.study_id),
+                read_doubtful(connection, study.study_id),
+            )
         )
 
     def hits(self, study: StudyRecord, numbers: Collection[int]) -> dict[tuple[int, int], bytes]:

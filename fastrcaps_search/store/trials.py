@@ -15,6 +15,7 @@ from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
     RunRecord,
+    SecondsBasis,
     SetAside,
     TrialState,
     Values,
@@ -130,6 +131,17 @@ class TrialRecord:
     def feasible_means(self) -> Values | None:
         """Means over its runs; ``None`` where it may not be on the front."""
         return self.means if self.is_feasible else None
+
+    @property
+    def seconds_basis(self) -> SecondsBasis:
+        """Where the training seconds of its values come from."""
+        return SecondsBasis.of(run.seconds_basis for run in self.results)
+
+    @property
+    def measured_seconds(self) -> float | None:
+        """Mean over its runs of the seconds that they took where they trained, when complete."""
+        found = [run.measured_seconds for run in self.results if run.measured_seconds is not None]
+        return fmean(found) if found and self.values is not None else None
 
     @property
     def results(self) -> tuple[RunRecord, ...]:

@@ -6,14 +6,18 @@ all epochs so far and the hits of the best one. There is no random state to keep
 of an epoch follow from seed and epoch. The claim is the fencing token of the trial's holder that
 wrote the file: one that has lost its trial without knowing it writes under names that nobody
 reads.
+
+``epoch-0004.claim-2.progress.safetensors`` holds all of this in one file, from the middle of epoch
+4. It counts for whoever goes on from the very epochs whose figures, seconds included, it repeats,
+whatever claim wrote it.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -21,14 +25,16 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fastrcaps_search.disk import FULL, disk_errors, remove_file, replace_file
+from fastrcaps_search.disk import FULL, disk_errors
 from fastrcaps_search.errors import CheckpointError, DiskError
-from fastrcaps_search.metrics import EpochMetrics, RunResult
-from fastrcaps_search.training.tensor_file import read_tensors, tensor_bytes
+from fastrcaps_search.folders import Folder, LocalFolder
+from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.training.tensor_file import tensor_bytes, tensors_of
 
 FORMAT = "fastrcaps-checkpoint-3"
 FILE_NAME = re.compile(
-    r"\.?epoch-\d{4,}\.claim-(\d+)\.(?:weights|state)\.safetensors(?:\.[0-9a-f]{8}\.part)?"
+    r"\.?epoch-\d{4,}\.claim-(\d+)\.(?:weights|state|progress)\.safetensors"
+    r"(?:\.[0-9a-f]{8}\.part)?"
 )
 GOES_ON_WITHOUT = "the trial goes on without this checkpoint"
 GOES_ON = (
@@ -39,10 +45,15 @@ ENDS_WITHOUT = "the trial ends with its values, but without this network"
 
 
 class Part(StrEnum):
-    """The two files of a checkpoint."""
+    """What a file holds."""
 
     WEIGHTS = "weights"
     STATE = "state"
+    PROGRESS = "progress"
+
+
+PARTS = (Part.WEIGHTS, Part.STATE)
+"""The two files of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +73,32 @@ class Checkpoint:
     hits: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A run within an epoch.
+
+    Attributes:
+        state: Network and optimiser as they are, with the figures of the epochs before.
+        sums: What ``TrainedNetwork.sums`` gave.
+        samples: Images of the epoch that are trained.
+        seconds: For which they were trained, none of it suspended.
+        sharing: Workers that shared the device meanwhile.
+        setting: Where.
+    """
+
+    state: Checkpoint
+    sums: Tensor
+    samples: int
+    seconds: float
+    sharing: int
+    setting: RunSetting
+
+
 class CheckpointFolder:
     """The checkpoints of one run, as the holder of one claim sees them.
 
     Args:
-        path: Folder of the run; made when first written to.
+        place: Folder of the run, on a disk (as a path too) or in object storage.
         owner: What the checkpoints belong to (study, trial, run, seed, configuration). Files of
             another owner, left by a database that is no more, are not read.
         claim: Claim under which files are written. Those of later claims are never touched.
@@ -75,13 +107,13 @@ class CheckpointFolder:
 
     def __init__(
         self,
-        path: Path,
+        place: Folder | Path,
         *,
         owner: Mapping[str, str],
         claim: int = 1,
         known: Mapping[int, int] | None = None,
     ) -> None:
-        self.path = path
+        self.place: Folder = LocalFolder(place) if isinstance(place, Path) else place
         self._owner = {"format": FORMAT, **owner}
         self._claim = claim
         self._known = dict(known or {})
@@ -102,20 +134,23 @@ class CheckpointFolder:
         """
         epoch = checkpoint.epochs[-1].epoch
         networks = {**(owed or {}), epoch: checkpoint.network}
-        figures = json.dumps([asdict(metrics) for metrics in checkpoint.epochs])
-        more = {"epochs": figures, "hits": checkpoint.hits.hex()}
-        # What a killed process left half written: the room may be needed.
-        self._remove_but({path for path in self._files() if path.suffix != ".part"})
+        more = {"epochs": _figures(checkpoint.epochs), "hits": checkpoint.hits.hex()}
+
+        def write() -> None:
+            for each, network in networks.items():
+                self._write(Part.WEIGHTS, each, network)
+            self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
+
         try:
-            with disk_errors("a checkpoint", self.path, advice=GOES_ON_WITHOUT):
-                for each, network in networks.items():
-                    self._write(Part.WEIGHTS, each, network)
-                self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
+            with disk_errors("a checkpoint", str(self.place), advice=GOES_ON_WITHOUT):
+                files = self._without_half_written()
+                kept = [name for name in files if not _is_progress(name)]
+                self._write_in_room(write, kept=kept)
         except DiskError:
-            # Half a checkpoint would only take room.
-            for each in networks:
-                for part in Part:
-                    remove_file(self._own(each, part))
+            # Half a checkpoint would only take room. What object storage is asked in an outage it
+            # may do later, to the weights that are written next under the same name.
+            if isinstance(self.place, LocalFolder):
+                self.place.remove([self._own(each, part) for each in networks for part in PARTS])
             raise
         self._known = {e: claim for e, claim in self._known.items() if e < epoch}
         self._known |= dict.fromkeys(networks, self._claim)
@@ -129,15 +164,37 @@ class CheckpointFolder:
         Raises:
             DiskError: They cannot be written.
         """
-        with disk_errors("the weights of the best epoch", self.path, advice=ENDS_WITHOUT):
-            try:
-                self._write(Part.WEIGHTS, epoch, network)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                self._remove_but(set())
-                self._write(Part.WEIGHTS, epoch, network)
+        with disk_errors("the weights of the best epoch", str(self.place), advice=ENDS_WITHOUT):
+            self._write_in_room(lambda: self._write(Part.WEIGHTS, epoch, network), kept=set())
         self._known[epoch] = self._claim
+
+    def save_progress(self, progress: Progress) -> None:
+        """Write how far the epoch in progress has come, then remove what was written of it before.
+
+        Raises:
+            DiskError: It cannot be written. What was written before stays.
+        """
+        state = progress.state
+        epoch = len(state.epochs) + 1
+        tensors = {
+            "sums": progress.sums,
+            **{f"network.{name}": tensor for name, tensor in state.network.items()},
+            **{f"optimiser.{name}": tensor for name, tensor in state.optimiser.items()},
+        }
+        with disk_errors("a checkpoint", str(self.place), advice=GOES_ON_WITHOUT):
+            files = self._without_half_written()
+            self._write(
+                Part.PROGRESS,
+                epoch,
+                tensors,
+                epochs=_figures(state.epochs),
+                setting=_text(progress.setting),
+                samples=str(progress.samples),
+                seconds=repr(progress.seconds),
+                sharing=str(progress.sharing),
+            )
+            own = self._own(epoch, Part.PROGRESS)
+            self.place.remove(name for name in files if _is_progress(name) and name != own)
 
     def adopt(self, epoch: int) -> None:
         """Make an earlier claim's checkpoint of ``epoch`` one's own, before its row says so.
@@ -145,14 +202,18 @@ class CheckpointFolder:
         Raises:
             DiskError: The folder cannot be written.
         """
-        with disk_errors("a checkpoint", self.path, advice=GOES_ON):
-            for part in Part:
+        with disk_errors("a checkpoint", str(self.place), advice=GOES_ON):
+            for part in PARTS:
                 with suppress(FileNotFoundError):
-                    self._path(epoch, part).replace(self._own(epoch, part))
+                    self.place.rename(self._path(epoch, part), self._own(epoch, part))
         self._known[epoch] = self._claim
 
     def newest(self) -> Checkpoint | None:
-        """The newest known checkpoint that can be read whole; ``None`` when there is none."""
+        """The newest known checkpoint that can be read whole; ``None`` when there is none.
+
+        Raises:
+            DiskError: Object storage does not say.
+        """
         for epoch in sorted(self._known, reverse=True):
             try:
                 return self._load(epoch)
@@ -161,6 +222,34 @@ class CheckpointFolder:
                 # its writer, an earlier holder, completes it meanwhile.
                 del self._known[epoch]
         return None
+
+    def progress(self, before: Checkpoint | None, *, setting: RunSetting) -> Progress | None:
+        """How far the epoch after a checkpoint had come.
+
+        Args:
+            before: What :meth:`newest` gave.
+            setting: Where the run is to go on. What was trained elsewhere is left alone: the
+                seconds of an epoch are those of one device.
+
+        Returns:
+            ``None`` where nothing that can be read whole continues this very checkpoint.
+        """
+        epochs, hits = ((), b"") if before is None else (before.epochs, before.hits)
+        marks = {"epochs": _figures(epochs), "setting": _text(setting)}
+        epoch = len(epochs) + 1
+        found = []
+        for name in filter(_is_progress, self._files()):
+            with suppress(CheckpointError, KeyError, ValueError):
+                tensors, metadata = self._read_file(name, epoch, **marks)
+                state = Checkpoint(
+                    _prefixed("network.", tensors), _prefixed("optimiser.", tensors), epochs, hits
+                )
+                samples, sharing = int(metadata["samples"]), int(metadata["sharing"])
+                seconds = float(metadata["seconds"])
+                if samples >= 0 and sharing >= 1 and 0.0 <= seconds < math.inf:
+                    sums = tensors["sums"]
+                    found.append(Progress(state, sums, samples, seconds, sharing, setting))
+        return max(found, key=lambda one: one.samples, default=None)
 
     def weights(self, epoch: int) -> dict[str, Tensor]:
         """The network's weights after ``epoch``.
@@ -187,7 +276,7 @@ class CheckpointFolder:
                 raise ValueError("epochs are missing")
             hits = bytes.fromhex(metadata["hits"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            path = self._path(epoch, Part.STATE)
+            path = f"{self.place}/{self._path(epoch, Part.STATE)}"
             raise CheckpointError(f"{path} must hold figures of epochs, got: {error}") from error
         best = _best(epochs)
         if best != epoch:
@@ -197,53 +286,91 @@ class CheckpointFolder:
 
     def _remove_old(self, epochs: Sequence[EpochMetrics]) -> None:
         """Keep this checkpoint, the last good one before, and the best weights as of either."""
-        kept: set[Path] = set()
+        kept: set[str] = set()
         for end in sorted(self._known)[-2:]:
-            kept |= {self._path(end, part) for part in Part}
+            kept |= {self._path(end, part) for part in PARTS}
             kept.add(self._path(_best(epochs[:end]), Part.WEIGHTS))
         self._remove_but(kept)
 
-    def _remove_but(self, kept: set[Path]) -> None:
-        for path in self._files():
-            if path not in kept:
-                remove_file(path)
-
-    def _files(self) -> Iterator[Path]:
-        """Files of this claim and of earlier ones."""
+    def _write_in_room(self, write: Callable[[], None], *, kept: Collection[str]) -> None:
+        """Write; where there is no room, all files that are not to be kept give way."""
         try:
-            names = os.listdir(self.path)  # noqa: PTH208  # iterdir raises outside of this block
-        except OSError:
-            return
-        for name in names:
+            write()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._remove_but(kept)
+            write()
+
+    def _without_half_written(self) -> list[str]:
+        """The files, after what a killed process left half written is removed for its room."""
+        files = list(self._files())
+        self.place.remove(name for name in files if name.endswith(".part"))
+        return files
+
+    def _remove_but(self, kept: Collection[str]) -> None:
+        with suppress(OSError):
+            self.place.remove([name for name in self._files() if name not in kept])
+
+    def _files(self) -> Iterator[str]:
+        """Names of the files of this claim and of earlier ones."""
+        for name in self.place.names():
             match = FILE_NAME.fullmatch(name)
             if match and int(match[1]) <= self._claim:
-                yield self.path / name
+                yield name
 
-    def _path(self, epoch: int, part: Part) -> Path:
-        """Where the checkpoint that counts is, or would be."""
+    def _path(self, epoch: int, part: Part) -> str:
+        """Name of the checkpoint that counts, where it is there."""
         claim = self._known.get(epoch, self._claim)
-        return self.path / f"epoch-{epoch:04d}.claim-{claim}.{part}.safetensors"
+        return f"epoch-{epoch:04d}.claim-{claim}.{part}.safetensors"
 
-    def _own(self, epoch: int, part: Part) -> Path:
-        return self.path / f"epoch-{epoch:04d}.claim-{self._claim}.{part}.safetensors"
+    def _own(self, epoch: int, part: Part) -> str:
+        return f"epoch-{epoch:04d}.claim-{self._claim}.{part}.safetensors"
 
     def _write(
         self, part: Part, epoch: int, tensors: Mapping[str, Tensor], **metadata: str
     ) -> None:
         marks = {**self._owner, "epoch": str(epoch)}
-        replace_file(self._own(epoch, part), tensor_bytes(tensors, {**marks, **metadata}))
+        self.place.write(self._own(epoch, part), tensor_bytes(tensors, {**marks, **metadata}))
 
     def _read(self, part: Part, epoch: int) -> tuple[dict[str, Tensor], dict[str, str]]:
         if epoch not in self._known:
             raise CheckpointError(
-                f"{self.path}: the claim that stored epoch {epoch} must be known, got none"
+                f"{self.place}: the claim that stored epoch {epoch} must be known, got none"
             )
-        path = self._path(epoch, part)
-        tensors, metadata = read_tensors(path)
-        marks = {**self._owner, "epoch": str(epoch)}
+        return self._read_file(self._path(epoch, part), epoch)
+
+    def _read_file(
+        self, name: str, epoch: int, **more: str
+    ) -> tuple[dict[str, Tensor], dict[str, str]]:
+        path = f"{self.place}/{name}"
+        tensors, metadata = tensors_of(self.place.read(name), path)
+        marks = {**self._owner, "epoch": str(epoch), **more}
         if any(metadata.get(key) != value for key, value in marks.items()):
             raise CheckpointError(f"{path} must belong to this run, got one of another")
         return tensors, metadata
+
+
+def _figures(epochs: Sequence[EpochMetrics]) -> str:
+    return json.dumps([asdict(metrics) for metrics in epochs])
+
+
+def _is_progress(name: str) -> bool:
+    """Whether a file was written in the middle of an epoch."""
+    return name.endswith(f".{Part.PROGRESS}.safetensors")
+
+
+def _text(setting: RunSetting) -> str:
+    return json.dumps(asdict(setting), sort_keys=True)
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def _best(epochs: Sequence[EpochMetrics]) -> int:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
+import select
+import signal
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -12,6 +16,7 @@ from pathlib import Path
 import torch
 
 from fastrcaps_search.metrics import RunSetting
+from fastrcaps_search.processes import start_thread
 
 OLDEST_TORCH = (2, 6)
 """As in ``setup.cfg``, which says nothing where this package or torch was not installed by pip."""
@@ -19,6 +24,8 @@ if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
     raise ImportError(f"torch {torch.__version__} is too old, 2.6 is needed", name="torch")
 OMP_PAUSE_HARD = 2
 """OpenMP 5.0's ``omp_pause_hard``: give up what would be kept for the next parallel region."""
+EPOLL_EVENT_BYTES = 16
+"""Of Linux's ``struct epoll_event``, 12 where it is packed."""
 
 
 def devices() -> list[str]:
@@ -122,23 +129,53 @@ def is_device_fault(error: BaseException) -> bool:
 
 
 class SuspensionWatch:
-    """Notices that this process was suspended (SIGSTOP), by the SIGCONT that wakes it.
+    """Notices that this process was suspended (SIGSTOP) and woken.
 
     The time of a suspension counts as training, unlike that for which the machine sleeps: Linux's
     monotonic clock, which ``perf_counter`` reads, stands still meanwhile.
+
+    The SIGCONT that wakes a process says too little: Slurm sends one before each SIGTERM, to
+    processes that run. But a suspension ends an epoll_wait with EINTR (signal(7)), as nothing else
+    does in a thread that takes no signals, so that one waits in it. Only a suspension that comes
+    while that thread is on its way back, within moments of an answer, is missed.
     """
 
     def __init__(self) -> None:
-        self._woken = False
+        self._continued = False
+        self._suspended = False
+        self._asked = os.eventfd(0)
+        self._epoll = select.epoll()
+        self._epoll.register(self._asked, select.EPOLLIN)
+        self._answered = threading.Event()
+        # Python's own would wait on after EINTR without a word.
+        self._wait = ctypes.CDLL(None, use_errno=True).epoll_wait
+        start_thread(self._watch)
 
     def note(self, *_: object) -> None:
         """Is to be called for SIGCONT."""
-        self._woken = True
+        self._continued = True
 
     def __call__(self) -> bool:
         """Whether there was a suspension since the last call."""
-        found, self._woken = self._woken, False
+        if not self._continued:
+            return False
+        self._continued = False
+        self._answered.clear()
+        os.eventfd_write(self._asked, 1)
+        # Whatever ended the wait before has been noted by then.
+        self._answered.wait()
+        found, self._suspended = self._suspended, False
         return found
+
+    def _watch(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        event = ctypes.create_string_buffer(EPOLL_EVENT_BYTES)
+        while True:
+            if self._wait(self._epoll.fileno(), event, 1, -1) == 1:
+                os.eventfd_read(self._asked)
+                self._answered.set()
+            elif ctypes.get_errno() == errno.EINTR:
+                self._suspended = True
 
 
 class Clock:

@@ -57,18 +57,21 @@ class DeviceStep(AutogradNetwork):
         """Images of an epoch."""
         return len(self._order)
 
-    def begin(self, epoch: int, rates: list[float]) -> None:
-        """Draw the order of ``epoch`` (from 1) and go to its first step.
+    def begin(self, epoch: int, rates: list[float], *, steps: int = 0, images: int = 0) -> None:
+        """Draw the order of ``epoch`` (from 1) and go to its first step that is not done.
 
         Args:
             epoch: Which.
             rates: Learning rate of each of its steps, at most one per image.
+            steps: Steps of it that are done already.
+            images: Images of these.
         """
         order, corners = self._images.draw(epoch)
         self._order.copy_(order)
         self._corners.copy_(corners)
         self._rates[: len(rates)] = torch.tensor(rates, device=self.device)
-        self.rewind()
+        self._first_sample.fill_(images)
+        self._number.fill_(steps)
 
     def rewind(self) -> None:
         """Go to the first step of the epoch."""
@@ -203,11 +206,17 @@ class GraphTrainer:
                     size, most=MOST_STEPS if size == wanted[0] else 1
                 )
 
-    def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
-        """As ``StepTrainer.epoch``; yields after every replay."""
-        self.trained.begin(epoch, rates)
+    def epoch(
+        self, epoch: int, sizes: list[int], rates: list[float], *, first: int = 0
+    ) -> Iterator[int]:
+        """As ``StepTrainer.epoch``; yields after every replay.
+
+        What is read of the network then is as of all the steps that were yielded: it is read on
+        the stream on which they run.
+        """
+        self.trained.begin(epoch, rates, steps=first, images=sum(sizes[:first]))
         in_flight: deque[torch.cuda.Event] = deque()
-        for size, same in groupby(sizes):
+        for size, same in groupby(sizes[first:]):
             for count, replay in self._plan(size, len(list(same))):
                 replay()
                 self._wait(in_flight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,15 +99,30 @@ def stage(
     return make_splits(definition, images, device=place)
 
 
-def hits(trained: TrainedNetwork, split: Split) -> Tensor:
-    """Which images of a split the network, as it is now, classifies right: bool [N]."""
-    return classes(trained, split) == split.labels
+def hits(
+    trained: TrainedNetwork, split: Split, *, look: Callable[[], object] = lambda: None
+) -> Tensor:
+    """Which images of a split the network, as it is now, classifies right: bool [N].
+
+    Args:
+        trained: The network.
+        split: The split, on its device.
+        look: Called before each batch; what it raises ends the classification.
+    """
+    return classes(trained, split, look=look) == split.labels
 
 
-def classes(trained: TrainedNetwork, split: Split) -> Tensor:
-    """Classes int64 [N] of the images of a split, which is on the network's device."""
-    batches = split.batches(BATCH[split.labels.device.type])
-    return trained.classes(images for images, _ in batches)
+def classes(
+    trained: TrainedNetwork, split: Split, *, look: Callable[[], object] = lambda: None
+) -> Tensor:
+    """Classes int64 [N] of the images of a split; arguments as for :func:`hits`."""
+
+    def images() -> Iterator[Tensor]:
+        for batch, _ in split.batches(BATCH[split.labels.device.type]):
+            look()
+            yield batch
+
+    return trained.classes(images())
 
 
 class EpochImages:
@@ -136,15 +151,17 @@ class EpochImages:
         rows = torch.arange(SIDE, device=device)
         self._window = (rows[:, None] * PADDED + rows[None, :]).reshape(1, -1)
 
-    def epoch(self, epoch: int, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of ``epoch`` (from 1) with these sizes.
+    def epoch(
+        self, epoch: int, sizes: Sequence[int], *, first: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of ``epoch`` (from 1) with these sizes, without the ``first`` of them.
 
         Yields:
             float32 [B, 1, 28, 28] in [0, 1] and int64 labels [B].
         """
         order, corners = self.draw(epoch)
-        start = 0
-        for size in sizes:
+        start = sum(sizes[:first])
+        for size in sizes[first:]:
             end = start + size
             yield self.batch(order[start:end], corners[start:end])
             start = end

@@ -139,15 +139,23 @@ class StepTrainer:
         for size in sizes:
             self.trained.warm_up(size)
 
-    def epoch(self, epoch: int, sizes: list[int], rates: list[float]) -> Iterator[int]:
+    def epoch(
+        self, epoch: int, sizes: list[int], rates: list[float], *, first: int = 0
+    ) -> Iterator[int]:
         """Train ``epoch`` (from 1), one update per size and rate.
+
+        Args:
+            epoch: Which.
+            sizes: Batch size of each of its steps.
+            rates: Learning rate of each.
+            first: Steps of it that are done already.
 
         Yields:
             Images trained since the last yield, whenever the caller may look after other things
             or leave the epoch for good: here after every step.
         """
-        batches = self._images.epoch(epoch, sizes)
-        for (images, labels), rate in zip(batches, rates, strict=True):
+        batches = self._images.epoch(epoch, sizes, first=first)
+        for (images, labels), rate in zip(batches, rates[first:], strict=True):
             self.trained(images, labels, rate=rate)
             yield labels.shape[0]
 

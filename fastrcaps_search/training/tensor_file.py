@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,11 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fastrcaps_search.disk import reason
+from fastrcaps_search.disk import regular_bytes
 from fastrcaps_search.errors import CheckpointError
 
-MOST_BYTES = 512 * 1024 * 1024
-"""Most that a file may hold; the largest real one, the full CapsNet's optimiser, has 66 MB."""
 CHECKSUM = "sha256"
 # What safetensors, torch and json raise on headers and tensors that make no sense.
 _UNREADABLE = (
@@ -54,7 +50,17 @@ def read_tensors(
     Raises:
         CheckpointError: No regular file, none of ours, or not as it was written.
     """
-    content = regular_bytes(path, what=what, links=links)
+    return tensors_of(regular_bytes(path, what=what, links=links), path, what=what)
+
+
+def tensors_of(
+    content: bytes, path: str | Path, *, what: str = "a checkpoint"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file that was read from ``path``.
+
+    Raises:
+        CheckpointError: It is none of ours, or not as it was written.
+    """
     try:
         tensors = load(content)
         # Safetensors, which gives the metadata of named files alone, has found the header sound.
@@ -66,36 +72,6 @@ def read_tensors(
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise CheckpointError(f"{path} must be as it was written, got another checksum")
     return tensors, metadata
-
-
-def regular_bytes(path: Path, *, what: str, links: bool = False) -> bytes:
-    """Bytes of a regular file; a pipe or a device is not waited for.
-
-    Args:
-        path: The file.
-        what: What it must be, for the message.
-        links: Whether links are followed. Checkpoints are never links, as they are written by
-            renaming: somebody else has put it there.
-
-    Raises:
-        CheckpointError: It is something else, too large, or cannot be read.
-    """
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
-
-    try:
-        with open(path, "rb", opener=opener) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise CheckpointError(f"{path} must be {what}, got: no regular file")
-            if found.st_size > MOST_BYTES:
-                raise CheckpointError(f"{path} must be {what}, got: {found.st_size} bytes")
-            return file.read()
-    except OSError as error:
-        nowhere = links and path.is_symlink() and not path.exists()
-        got = f"a link to {path.readlink()}, which is not there" if nowhere else reason(error)
-        raise CheckpointError(f"{path} must be {what}, got: {got}") from error
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

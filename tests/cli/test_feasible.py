@@ -202,5 +202,5 @@ def test_a_stored_name_in_a_database_that_cannot_be_read(call: Cli, stored: str)
     done = call("run", "--study", "tiny")
     assert done.returncode == 2
     assert 'study "tiny" must be a study file or one of' in done.stderr
-    assert "tables of version 8" in done.stderr
+    assert "tables of version 9" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -48,7 +48,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path, name: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("module", ["cli.show", "cli.main"])
+@pytest.mark.parametrize("module", ["cli.show", "cli.status", "cli.main"])
 def test_status_and_select_need_neither_torch_nor_optuna(tmp_path: Path, module: str) -> None:
     script = (
         f"import sys, fastrcaps_search.{module}\n"

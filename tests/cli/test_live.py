@@ -15,7 +15,9 @@ import pytest
 
 from fastrcaps_search.cli.live import display
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.search.layouts import MachineInfo, WorkerPlan
+from fastrcaps_search.metrics import RunSetting
+from fastrcaps_search.search.layouts import WorkerPlan
+from fastrcaps_search.search.machine import MachineInfo
 from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.orchestrator import Orchestrator
 from fastrcaps_search.search.queue import TrialQueue
@@ -28,7 +30,8 @@ from tests.store.workers import claimed, complete
 from tests.triples import values_of
 
 PATIENCE: dict[str, Any] = {"lease_seconds": 30.0, "store_patience": 600.0}
-PLAN = WorkerPlan(MachineInfo(("cpu",), "CPU"), {}, workers=1, threads=1)
+HERE = MachineInfo(("cpu",), RunSetting("cpu", "CPU", "2.14", "fp32", 1, "eager-2"))
+PLAN = WorkerPlan(HERE, {}, workers=1, threads=1)
 FIRST = [(0.90, 5.0), (0.91, 5.2), (0.89, 4.9), (0.90, 5.1), (0.92, 5.3), (0.88, 5.4)]
 AGAIN = [(0.96, 6.0), (0.95, 6.1), (0.955, 6.2), (0.945, 6.3)]
 

@@ -57,7 +57,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int) -> str:
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--workers", "-1"),
-            "argument --workers: must be auto or a whole number from 1 to 1024, got '-1'",
+            "argument --workers: must be auto or a whole number from 0 to 1024, got '-1'",
         ),
         (
             ("run", "--study", "mnist-mini", "--trials", "2", "--threads", "0"),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fastrcaps_search
 
 # Six trainings of LeNet5 on real digits, listed, so that a number is always the same training.
 LISTED = """
@@ -161,6 +165,66 @@ def quick(command: Command, quick_text: str) -> Command:
     """The command in a folder with the quick study."""
     (command.folder / "quick.toml").write_text(quick_text)
     return command
+
+
+# Trainings of a second or two in many epochs, so that one can be stopped between two of them.
+STEADY = """
+name = "steady"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 20
+train_images = 400
+[space]
+lr_policy = ["fixed", "exponential_decay", "one_cycle"]
+batch_policy = ["constant"]
+batch_size = [16, 20, 24, 32]
+"""
+
+
+@pytest.fixture(scope="session")
+def steady_text() -> str:
+    """A study file of trainings with many epochs."""
+    return STEADY
+
+
+@pytest.fixture(scope="session")
+def make_home() -> Callable[[Path, str], None]:
+    """Makes a home as the examples have it: an environment, and a file with a database's URL.
+
+    What is started there shares nothing else with this test.
+    """
+
+    def make(home: Path, url: str) -> None:
+        (programs := home / "fastrcaps/bin").mkdir(parents=True)
+        (programs / "activate").write_text(f"PATH={programs}:$PATH\n")
+        line = shlex.join([sys.executable, "-P", "-m", "fastrcaps_search"])
+        settings = {
+            "PYTHONPATH": str(Path(fastrcaps_search.__path__[0]).parent),
+            "FASTRCAPS_RUNTIME_DIR": str(home / "runtime"),
+        }
+        exported = shlex.join(f"{name}={value}" for name, value in settings.items())
+        program = programs / "fastrcaps-search"
+        program.write_text(
+            f'#!/bin/sh\nexport {exported}\nexec {line} "$@" --workers 1 --threads 1\n'
+        )
+        program.chmod(0o700)
+        (home / "fastrcaps-storage").write_text(f"{url}\n")
+        (home / "fastrcaps-storage").chmod(0o600)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Callable[[], object]], None]:
+    """Waits until something is true: a few seconds, unless the machine is busy."""
+
+    def wait(true: Callable[[], object]) -> None:
+        end = time.monotonic() + 200
+        while not true():
+            assert time.monotonic() < end, "it never came true"
+            time.sleep(0.1)
+
+    return wait
 
 
 @pytest.fixture(scope="session")

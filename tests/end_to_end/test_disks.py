@@ -101,8 +101,8 @@ def test_a_full_disk_costs_the_network_and_says_so(
 def test_layouts_are_compared_without_shared_memory_files(options: str) -> None:
     study = {"name": "s", "network": "lenet5", "train_images": 100}
     question = {
-        **{"definition": study, "devices": "cpu", "known": [], "batch_sizes": [16]},
-        "layouts": [(1, 2), (2, 1)],
+        **{"definition": study, "device": "cpu", "batch_sizes": [16]},
+        **{"layouts": [(1, 2), (2, 1)], "networks": [(None, None)]},
     }
     mounted = f'mount -t tmpfs -o {options} tmpfs /dev/shm && exec "$@"'
     within = ["unshare", "--mount", "sh", "-c", mounted, "sh"]

@@ -20,6 +20,7 @@ from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from tests.end_to_end.violence import figures
+from tests.store.workers import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command, ReadUntil
@@ -53,7 +54,20 @@ def begin(
     process = command.start(*RUN, "--verbose")
     read_until(process, said)
     os.killpg(process.pid, signal.SIGSTOP)
+    # A SIGCONT that overtook it would leave nothing of it.
+    until(lambda: all(state in "TZX" for state in states_of_group(process.pid)))
     return process
+
+
+def states_of_group(group: int) -> list[str]:
+    """States of the processes of a group, as in /proc/PID/stat: T for one that is halted."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        # One may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            state, _, its_group, *_ = stat.read_text().rpartition(")")[2].split()
+            found += [state] if int(its_group) == group else []
+    return found
 
 
 def workers_of(command: Command) -> dict[int, int]:

@@ -54,9 +54,10 @@ def test_a_plug_in_starts_the_workers_of_a_run(
     plug_in.install(tmp_path, LAUNCHER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     line = ("run", "--study", "quick.toml", "--workers", "2")
-    refused = quick(*line, "--trials", "2", "--launcher", "slurm", rc=2)
+    refused = quick(*line, "--trials", "2", "--launcher", "slurrm", rc=2)
     assert refused.stderr.splitlines() == [
-        "fastrcaps-search: launcher must be local or noted, got 'slurm'; others come with plug-ins"
+        "fastrcaps-search: launcher must be local or noted or slurm or ray, got 'slurrm'; others "
+        "come with plug-ins"
     ]
 
     quick(*line, "--trials", "2", "--launcher", "noted")

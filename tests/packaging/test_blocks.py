@@ -29,6 +29,19 @@ NOT_RUN = {
     "tests/quickstart": "the two set-up commands; `.ci/run` runs the second one",
     "python3 -m venv .venv": "what tests/quickstart does, line by line; compared with it below",
     "python examples/train_one.py mnist-mini": "run below, on a study that takes no time",
+    "docker build --file examples/Dockerfile --tag fastrcaps-search .": "needs an engine; "
+    "tests/end_to_end/test_containers.py does what it starts, under its conditions",
+    'kubectl create secret generic fastrcaps --from-file=storage="$HOME/fastrcaps-storage"': ""
+    "needs a cluster; tests/end_to_end/test_containers.py does what its pods do",
+    "sbatch examples/array.sbatch": "tests/end_to_end/test_array.py runs the file on a Slurm",
+    "fastrcaps-search run --study mnist --trials 40 --files /shared/fastrcaps-files": "of two "
+    "machines; tests/end_to_end/test_over_ssh.py runs the file",
+    "pip install '.[slurm,postgresql]'": "tests/end_to_end/test_slurm.py does so on a real Slurm",
+    "pip install '.[ray,postgresql]'": "tests/end_to_end/test_ray.py does so on a real cluster",
+    "python -m tests.benchmarks.many_workers": "takes minutes; tests/search/test_many_workers.py "
+    "is the short one",
+    'fastrcaps-search run --study mnist --trials 40 --reference-device "NVIDIA H200"': "needs the "
+    "card; tests/search/test_orchestrator.py names one that is not here",
     "pip install .": "asks the package index; tests/packaging/test_install.py installs the wheel",
 }
 """First lines of blocks of commands that no test runs, and why."""
@@ -195,6 +208,10 @@ def test_the_commands_of_a_document_do_what_they_say(
     if "postgresql://" in text:
         url = request.getfixturevalue("postgres_url")
         text = re.sub(r"postgresql://\S+", url, text)
+    if "s3://" in text:
+        text = text.replace("s3://bucket/prefix", request.getfixturevalue("s3_url"))
+        # The server's stand in the environment.
+        text = re.sub(r"export AWS_\S+ AWS_\S+", "true", text)
     assert run([text], folder, programs=prepared / "bin")
 
 

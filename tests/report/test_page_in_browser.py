@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from fastrcaps_search.report import text
 from fastrcaps_search.store.records import Failure, Values
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -140,9 +141,21 @@ def test_mixed_devices_are_warned_of(
 ) -> None:
     first, second = records.trials()[:2]
     other = replace(records.setting, device_name="Another CPU")
-    second = replace(second, runs=(replace(second.runs[0], setting=other),))
-    page = open_page(write(records.study(), [first, second])).page
-    assert "Another CPU, Test CPU @ 2 GHz" in page.locator(".warnings").inner_text()
+    (run,) = second.runs
+    elsewhere = replace(run, setting=other, computed_epochs=run.best_epoch, measured_seconds=9.0)
+    second = replace(second, runs=(elsewhere,))
+    study = replace(records.study(), reference_device="Test CPU @ 2 GHz")
+    page = open_page(write(study, [first, second])).page
+    warning = page.locator(".warnings").inner_text()
+    assert "Another CPU, Test CPU @ 2 GHz" in warning
+    told = "those of Test CPU @ 2 GHz: 1 measured, 1 computed"
+    worth = "not checked yet: no configuration has been trained both ways"
+    assert told in warning
+    assert worth in warning
+    assert f"{told} (~); {worth}" in page.locator("#protocol").inner_text()
+    assert second.values is not None
+    marked = f"~{text.seconds(second.values.training_seconds)}"
+    assert marked in page.locator("#trials").inner_text()
 
 
 def test_figures_and_tables_have_names_and_headings_do_not_skip(full: Opened) -> None:

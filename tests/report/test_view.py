@@ -237,7 +237,9 @@ def test_a_study_is_in_progress_until_nothing_is_left(
 def test_mixed_devices_are_warned_of(records: Records) -> None:
     first, second = records.trials()[:2]
     other = replace(records.setting, device_name="Another CPU")
-    second = replace(second, runs=(replace(second.runs[0], setting=other),))
+    # Only seconds that were computed may not compare.
+    run = replace(second.runs[0], setting=other, measured_seconds=1.0, computed_epochs=5)
+    second = replace(second, runs=(run,))
     (warning,) = view_of(records.study(), [first, second]).summary.warnings
     assert "devices (Another CPU, Test CPU @ 2 GHz)" in warning
 

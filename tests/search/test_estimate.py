@@ -9,11 +9,17 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.estimate import (
     batch_sizes,
+    compared_sizes,
     in_words,
     probed_sizes,
-    seconds_at,
-    trial_seconds,
 )
+from fastrcaps_search.search.estimate import trial_seconds as of_networks
+from fastrcaps_search.store.calibrations import StepSeconds, seconds_at
+
+
+def trial_seconds(definition: StudyDefinition, steps: StepSeconds) -> float:
+    return of_networks(definition, {"only": steps})
+
 
 MEASURED = {1: 0.01, 10: 0.05, 100: 0.5}
 
@@ -112,18 +118,34 @@ def test_policies_that_come_in_turns_are_all_looked_at() -> None:
     assert batch_sizes(definition) == [1, 2, 4, 8, 16, 32, 64]
 
 
-def test_probed_sizes_are_the_smallest_a_middle_and_the_largest() -> None:
+def test_all_sizes_are_probed_and_the_smallest_a_middle_and_the_largest_compared() -> None:
     # Batches of 10, and of 1, 2^P and 2^(P+1) for P = 2, 3, 4: 1, 4, 8, 10, 16, 32.
     definition = study(epochs=3, boundaries=[1, 2], space={**TWO, "adabatch_exponent": [2, 3, 4]})
     assert batch_sizes(definition) == [1, 4, 8, 10, 16, 32]
-    assert probed_sizes(batch_sizes(definition)) == [1, 10, 32]
-    assert probed_sizes(batch_sizes(study(space={**TWO, "batch_policy": ["constant"]}))) == [10]
-    assert probed_sizes(batch_sizes(study(space=TWO))) == [1, 2, 10]
+    assert probed_sizes(batch_sizes(definition), on_cpu=True) == [1, 4, 8, 10, 16, 32]
+    assert compared_sizes([1, 4, 8, 10, 16, 32]) == [1, 10, 32]
+    assert compared_sizes([10]) == [10]
+    assert compared_sizes([1, 2, 10]) == [1, 2, 10]
 
 
-def test_very_large_batches_are_not_probed() -> None:
-    assert probed_sizes([1, 16, 256, 512]) == [1, 16, 64]
-    assert probed_sizes([256, 512]) == [64]
+def test_of_many_sizes_some_from_end_to_end_are_probed() -> None:
+    sizes = [1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 64]
+    assert probed_sizes(sizes, on_cpu=True) == [1, 4, 8, 12, 20, 28, 64]
+    assert probed_sizes([16], on_cpu=True) == [16]
+
+
+def test_very_large_batches_are_probed_on_cards_alone() -> None:
+    assert probed_sizes([1, 16, 256, 512], on_cpu=True) == [1, 16, 64]
+    assert probed_sizes([256, 512], on_cpu=True) == [64]
+    assert probed_sizes([1, 16, 256, 512, 4096], on_cpu=False) == [1, 16, 256, 512, 1024]
+
+
+def test_each_network_has_its_own_steps() -> None:
+    # 2 epochs of 10 steps: 0.2 s with the full decoder, 0.4 s with the reduced one.
+    space = {**TWO, "batch_policy": ["constant"], "decoder": ["full", "reduced"]}
+    definition = study(network="capsnet-narrow", space={**space, "weight_sharing": [False]})
+    measured = {"full-own": {10: 0.01}, "reduced-own": {10: 0.02}}
+    assert of_networks(definition, measured) == pytest.approx(0.3)
 
 
 def test_the_seconds_weigh_each_batch_size_by_its_share_of_the_study() -> None:

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import UsageError
+from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.layouts import (
     DeviceOptions,
-    MachineInfo,
+    WorkerPlan,
     candidates,
     choose_layout,
     plan_workers,
 )
-from fastrcaps_search.store.layouts import StoredLayout, WorkerLayout
+from fastrcaps_search.search.machine import MachineInfo
+from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.training.resources import Limit
 
 # A trial sees 200 images: in 200 steps of batch 1, or in 20 of batch 10.
@@ -77,10 +78,7 @@ def test_the_fastest_is_chosen(
 ) -> None:
     # Every trial sees 200 images, and a step takes in proportion to its images.
     seconds = {one: {1: one.workers / rate} for one, rate in rates.items()}
-    machine = MachineInfo(("cpu",), "a CPU", seconds)
-    stored, found = choose_layout(STUDY, DeviceOptions(), machine, cores=4)
-    assert stored == StoredLayout(chosen, seconds[chosen])
-    assert found == why
+    assert choose_layout(STUDY, seconds) == (chosen, why)
 
 
 def test_workers_are_asked_for_in_all_or_per_device() -> None:
@@ -108,10 +106,8 @@ def test_threads_are_asked_for_with_workers_or_alone() -> None:
         WorkerLayout(1, 8),
     ]
     assert DeviceOptions("cuda", threads=3).layout(2, cores=8) == WorkerLayout(1, 3)
-    assert (
-        plan_workers(DeviceOptions("cpu", threads=1), cpu(), STORED, cores=Limit(2), left=1).words
-        == "1 worker with 1 thread on a CPU"
-    )
+    plan = planned(DeviceOptions("cpu", threads=1), left=1)
+    assert plan.words == "1 worker with 1 thread on a CPU"
 
 
 def test_more_threads_than_cores_are_refused_with_what_limits_them() -> None:
@@ -127,17 +123,16 @@ def test_more_threads_than_cores_are_refused_with_what_limits_them() -> None:
 
 def test_what_limits_the_cores_is_named_whatever_was_asked_for() -> None:
     limit = Limit(2, "SLURM_CPUS_PER_TASK=2")
-    plan = plan_workers(DeviceOptions(), cpu(), STORED, cores=limit, left=9)
+    plan = planned(cores=limit)
     assert plan.words == (
         "2 workers with 1 thread (as before; cores: 2 by SLURM_CPUS_PER_TASK=2) on a CPU"
     )
-    plan = plan_workers(DeviceOptions(workers=2), cpu(), STORED, cores=limit, left=9)
+    plan = planned(DeviceOptions(workers=2), cores=limit)
     assert plan.words == "2 workers with 1 thread (cores: 2 by SLURM_CPUS_PER_TASK=2) on a CPU"
 
 
 def test_why_layouts_were_left_out_is_said() -> None:
-    seen = replace(cpu(one=ONES), left_out="2 workers would take 2.2 GB, a group allows 2.0")
-    _, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
+    _, why = choose_layout(STUDY, {ALONE: ONES}, "2 workers would take 2.2 GB, a group allows 2.0")
     assert why == "2 workers would take 2.2 GB, a group allows 2.0"
 
 
@@ -162,43 +157,49 @@ def test_workers_that_cannot_be(given: dict[str, Any], line: str) -> None:
 
 ALONE, BOTH = WorkerLayout(1, 2), WorkerLayout(2, 1)
 ONES = {1: 0.01, 10: 0.05}  # trials of 2 s and of 1 s
-CARD = {1: 0.001, 10: 0.002}
 
 
-def cpu(**measured: dict[int, float]) -> MachineInfo:
-    return MachineInfo(
-        ("cpu",), "a CPU", {{"one": ALONE, "two": BOTH}[k]: v for k, v in measured.items()}
+def machine(*devices: str, name: str = "a CPU") -> MachineInfo:
+    kind = devices[0].partition(":")[0]
+    return MachineInfo(devices, RunSetting(kind, name, "2.14", "fp32", 1, "eager-1"))
+
+
+def planned(
+    options: DeviceOptions | None = None,
+    stored: WorkerLayout = BOTH,
+    *,
+    on: MachineInfo | None = None,
+    cores: Limit | None = None,
+    left: int = 9,
+    reason: str = "as before",
+) -> WorkerPlan:
+    return plan_workers(
+        options or DeviceOptions(),
+        on or machine("cpu"),
+        stored,
+        step_seconds={"only": ONES},
+        cores=cores or Limit(2),
+        left=left,
+        reason=reason,
     )
-
-
-def cards(*names: str, measured: bool = True) -> MachineInfo:
-    return MachineInfo(names, "a card", {WorkerLayout(1, 16): CARD} if measured else {})
 
 
 def test_the_fastest_layout_over_the_studys_assignments_is_chosen() -> None:
     # At batch 1 two workers are faster: 400 images in 3 s. At batch 10 they take 6 s for them,
     # and in the mean of both 4.5 s: 400 / 4.5 is less than 200 / 1.5.
-    seen = cpu(one=ONES, two={1: 0.015, 10: 0.3})
-    stored, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
-    assert (stored.layout, stored.step_seconds) == (ALONE, ONES)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(2), left=9, reason=why)
-    assert plan.words == (
+    chosen, why = choose_layout(STUDY, {ALONE: ONES, BOTH: {1: 0.015, 10: 0.3}})
+    assert planned(stored=chosen, reason=why).words == (
         "1 worker with 2 threads (chosen: 1.5x the images/s of 2 workers with 1) on a CPU"
     )
-    assert plan.step_seconds == ONES
 
-    twos = {1: 0.015, 10: 0.05}  # trials of 3 s and of 1 s
-    seen = cpu(one=ONES, two=twos)
-    stored, why = choose_layout(STUDY, DeviceOptions(), seen, cores=2)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(2), left=9, reason=why)
+    # Trials of 3 s and of 1 s.
+    chosen, why = choose_layout(STUDY, {ALONE: ONES, BOTH: {1: 0.015, 10: 0.05}})
+    plan = planned(stored=chosen, reason=why)
     assert plan.words == (
         "2 workers with 1 thread (chosen: 1.5x the images/s of 1 worker with 2) on a CPU"
     )
-    assert plan.step_seconds == twos
+    assert plan.step_seconds == {"only": ONES}
     assert plan.warning is None
-
-
-STORED = StoredLayout(BOTH, {1: 0.02})
 
 
 @pytest.mark.parametrize(
@@ -213,9 +214,8 @@ STORED = StoredLayout(BOTH, {1: 0.02})
 def test_a_later_run_starts_the_same_layout_or_fewer_workers_with_the_same_threads(
     left: int, words: str
 ) -> None:
-    plan = plan_workers(DeviceOptions(), cpu(), STORED, cores=Limit(2), left=left)
+    plan = planned(left=left)
     assert plan.words == words
-    assert plan.step_seconds == {1: 0.02}
     assert plan.warning is None
 
 
@@ -223,12 +223,11 @@ def test_a_later_run_starts_the_same_layout_or_fewer_workers_with_the_same_threa
     "options", [DeviceOptions(workers=1), DeviceOptions(workers_per_device=1)]
 )
 def test_another_layout_than_the_studys_is_started_with_a_warning(options: DeviceOptions) -> None:
-    plan = plan_workers(options, cpu(one=ONES), STORED, cores=Limit(2), left=9)
+    plan = planned(options)
     assert plan.words == "1 worker with 2 threads on a CPU"
-    assert plan.step_seconds == ONES
     assert plan.warning == (
         "1 worker with 2 threads on a CPU instead of 2 workers with 1 thread, as the study began "
-        "there: its seconds will not compare"
+        "there: seconds will be computed, not measured, where that makes a difference"
     )
 
 
@@ -236,52 +235,42 @@ def test_another_layout_than_the_studys_is_started_with_a_warning(options: Devic
     "options", [DeviceOptions(workers=2), DeviceOptions(workers_per_device=2)]
 )
 def test_the_studys_layout_may_be_asked_for(options: DeviceOptions) -> None:
-    plan = plan_workers(options, cpu(), STORED, cores=Limit(2), left=1)
+    plan = planned(options, left=1)
     assert plan.words == "2 workers with 1 thread on a CPU"
     assert plan.warning is None
 
 
-def test_the_first_layout_that_is_asked_for_becomes_the_studys() -> None:
-    options, seen = DeviceOptions(workers=2), cpu(one=ONES)
-    stored, why = choose_layout(STUDY, options, seen, cores=8)
-    assert stored == StoredLayout(WorkerLayout(2, 4), ONES)
-    plan = plan_workers(options, seen, stored, cores=Limit(8), left=9, reason=why)
-    assert plan.words == "2 workers with 4 threads on a CPU"
-    assert plan.warning is None
+CARD = machine("cuda:0", name="a card")
+CARDS = machine("cuda:0", "cuda:1", name="a card")
 
 
 @pytest.mark.parametrize(
-    ("options", "names", "layout", "workers"),
+    ("options", "on", "layout", "workers"),
     [
-        (DeviceOptions(), ["cuda:0"], WorkerLayout(1, 16), 1),
-        (DeviceOptions(), ["cuda:0", "cuda:1"], WorkerLayout(1, 8), 2),
-        (DeviceOptions(workers_per_device=3), ["cuda:0"], WorkerLayout(3, 5), 3),
-        (DeviceOptions(workers_per_device=3), ["cuda:0", "cuda:1"], WorkerLayout(3, 2), 6),
-        (DeviceOptions(workers=3), ["cuda:0", "cuda:1"], WorkerLayout(2, 5), 3),
+        (DeviceOptions(), CARD, WorkerLayout(1, 16), 1),
+        (DeviceOptions(), CARDS, WorkerLayout(1, 8), 2),
+        (DeviceOptions(workers_per_device=3), CARD, WorkerLayout(3, 5), 3),
+        (DeviceOptions(workers_per_device=3), CARDS, WorkerLayout(3, 2), 6),
+        (DeviceOptions(workers=3), CARDS, WorkerLayout(2, 5), 3),
     ],
 )
-def test_one_worker_on_each_card_unless_told_otherwise(
-    options: DeviceOptions, names: list[str], layout: WorkerLayout, workers: int
+def test_each_card_has_the_workers_of_the_layout(
+    options: DeviceOptions, on: MachineInfo, layout: WorkerLayout, workers: int
 ) -> None:
-    seen = cards(*names)
-    stored, why = choose_layout(STUDY, options, seen, cores=16)
-    assert stored == StoredLayout(layout, CARD)
-    plan = plan_workers(options, seen, stored, cores=Limit(16), left=99, reason=why)
+    plan = planned(options, layout, on=on, cores=Limit(16), left=99, reason="")
     assert (plan.workers, plan.threads) == (workers, layout.threads)
-    assert (plan.machine.devices, plan.step_seconds) == (tuple(names), CARD)
+    assert plan.machine.devices == on.devices
     assert (plan.reason, plan.warning) == ("", None)
 
 
 def test_cards_keep_their_layout_too() -> None:
-    stored = StoredLayout(WorkerLayout(2, 4), {10: 0.002})
-    seen = cards("cuda:0", "cuda:1", measured=False)
-    plan = plan_workers(DeviceOptions(), seen, stored, cores=Limit(16), left=99)
+    stored = WorkerLayout(2, 4)
+    plan = planned(stored=stored, on=CARDS, cores=Limit(16), left=99)
     assert plan.words == "4 workers with 4 threads (as before) on a card"
-    assert plan_workers(DeviceOptions(), seen, stored, cores=Limit(16), left=3).workers == 3
-    one_each = plan_workers(
-        DeviceOptions(workers_per_device=1), cards("cuda:0"), stored, cores=Limit(16), left=99
-    )
-    assert one_each.warning == (
+    assert planned(stored=stored, on=CARDS, cores=Limit(16), left=3).workers == 3
+    one_each = DeviceOptions(workers_per_device=1)
+    plan = planned(one_each, stored, on=CARD, cores=Limit(16), left=99)
+    assert plan.warning == (
         "1 worker with 16 threads on a card instead of 2 workers with 4 threads, as the study "
-        "began there: its seconds will not compare"
+        "began there: seconds will be computed, not measured, where that makes a difference"
     )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search import machine
-from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
+from fastrcaps_search.search.machine import Probe
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.training.device import device_name
+from fastrcaps_search.training.probe import Question, benchmark
 
 BASE = {
     "name": "s",
@@ -26,57 +30,102 @@ BASE = {
     "boundaries": [1],
     "batch_size": 16,
 }
-ONE_BATCH = {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant"]}
+ONE, TWO = WorkerLayout(1, 2), WorkerLayout(2, 1)
+ONE_BATCH: dict[str, list[Any]] = {
+    "lr_policy": ["fixed", "one_cycle"],
+    "batch_policy": ["constant"],
+}
 
 
-def inspect(
-    options: DeviceOptions,
+def probe(
     *,
-    known: tuple[str, ...] = (),
-    space: dict[str, list[str]] = ONE_BATCH,
+    space: dict[str, list[Any]] = ONE_BATCH,
+    network: str = "lenet5",
     stop: threading.Event | None = None,
-) -> MachineInfo:
-    return machine.inspect_machine(
-        StudyDefinition.from_dict({**BASE, "space": space}),
-        options,
-        cores=2,
-        known=known,
-        stop=stop or threading.Event(),
-    )
+) -> Probe:
+    definition = StudyDefinition.from_dict({**BASE, "network": network, "space": space})
+    return Probe(definition, threads=2, stop=stop or threading.Event())
 
 
-def test_layouts_are_compared_where_the_workers_are_to_be_chosen() -> None:
-    seen = inspect(DeviceOptions("cpu"))
-    assert (seen.devices, seen.device_name) == (("cpu",), device_name("cpu"))
-    assert list(seen.step_seconds) == [WorkerLayout(1, 2), WorkerLayout(2, 1)]
-    for costs in seen.step_seconds.values():
+def look(stop: threading.Event | None = None) -> None:
+    with probe(stop=stop) as asked:
+        asked.look("cpu")
+
+
+def test_layouts_are_compared_and_calibrated_in_one_process() -> None:
+    with probe() as asked:
+        seen = asked.look("cpu")
+        assert (seen.devices, seen.device_name) == (("cpu",), device_name("cpu"))
+        assert seen.setting.torch_version == torch.__version__
+        compared, left_out = asked.compare(seen, [ONE, TWO])
+        assert (list(compared), left_out) == ([ONE, TWO], "")
+        found = asked.calibrate(seen, [TWO, WorkerLayout(1, 1)])
+    for costs in compared.values():
         assert list(costs) == [16]
         assert 0 < costs[16] < 1
+    assert list(found) == [WorkerLayout(1, 1), TWO]
+    for networks in found.values():
+        assert list(networks) == ["only"]
+        assert 0 < networks["only"][16] < 1
 
 
-def test_a_study_of_one_training_has_nothing_to_compare() -> None:
-    seen = inspect(DeviceOptions("cpu"), space={**ONE_BATCH, "lr_policy": ["fixed"]})
-    assert list(seen.step_seconds) == [WorkerLayout(1, 2)]
+def test_all_networks_and_batch_sizes_that_occur_are_calibrated() -> None:
+    space: dict[str, list[Any]] = {
+        "lr_policy": ["fixed"],
+        "batch_policy": ["constant"],
+        "batch_size": [1, 2, 100],
+        "decoder": ["full", "reduced"],
+        "weight_sharing": [True],
+    }
+    with probe(space=space, network="capsnet-narrow") as asked:
+        found = asked.calibrate(asked.look("cpu"), [WorkerLayout(1, 1)])
+    networks = found[WorkerLayout(1, 1)]
+    assert list(networks) == ["full-shared", "reduced-shared"]
+    for steps in networks.values():
+        # Larger ones take as long as they have images.
+        assert list(steps) == [1, 2, 64]
+        assert 0 < steps[1] < steps[64]
 
 
-def test_workers_that_were_asked_for_are_measured_alone() -> None:
-    assert list(inspect(DeviceOptions("cpu", workers=2)).step_seconds) == [WorkerLayout(1, 1)]
-
-
-def test_a_known_device_is_not_measured() -> None:
-    assert inspect(DeviceOptions("cpu"), known=("another", device_name("cpu"))).step_seconds == {}
+def test_processes_that_cannot_be_forked_measure_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a card: what is shared must reach a process that begins anew.
+    definition = StudyDefinition.from_dict({**BASE, "space": ONE_BATCH})
+    question = Question(definition, "cpu", [(None, None)], [16])
+    context = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
+    ((workers, threads, (steps,)),), left_out = benchmark([(2, 1)], question)
+    assert (workers, threads, left_out) == (2, 1, "")
+    assert 0 < steps[16] < 1
 
 
 def test_a_device_that_is_not_here() -> None:
-    with pytest.raises(UsageError, match="device cuda:63 must be on this machine, but it is not"):
-        inspect(DeviceOptions("cuda:63"))
+    with (
+        probe() as asked,
+        pytest.raises(UsageError, match="device cuda:63 must be on this machine, but it is not"),
+    ):
+        asked.look("cuda:63")
+
+
+def test_devices_that_are_not_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only the first would be calibrated, and what trains on the other refused.
+    answer = {"devices": ["cuda:0", "cuda:1"], "names": ["a card", "another"], "setting": {}}
+    monkeypatch.setattr(Probe, "_ask", lambda *_: answer)
+    with (
+        probe() as asked,
+        pytest.raises(
+            UsageError,
+            match=r"^devices must be equal, got a card \(cuda:0\), another \(cuda:1\); start a "
+            r"command for each kind, as with --devices cuda:0$",
+        ),
+    ):
+        asked.look("auto")
 
 
 def test_a_run_that_is_to_stop_does_not_wait_for_the_measurement() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(InterruptedRunError, match="interrupted before anything was trained"):
-        inspect(DeviceOptions("cpu"), stop=stop)
+        look(stop=stop)
 
 
 def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +133,7 @@ def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         RunError, match=r"^a training step must be possible .*got nothing within 0 s; "
     ):
-        inspect(DeviceOptions("cpu"))
+        look()
 
 
 def test_the_processes_of_a_measurement_end_with_it(
@@ -106,7 +155,7 @@ def test_the_processes_of_a_measurement_end_with_it(
     thread = threading.Thread(target=stop_when_told)
     thread.start()
     with pytest.raises(InterruptedRunError):
-        inspect(DeviceOptions("cpu"), stop=stop)
+        look(stop=stop)
     thread.join()
     assert select.select(children, [], [], 60)[0] == children
     os.close(children[0])
@@ -155,8 +204,8 @@ def test_what_ends_a_measurement_is_named(
     in_the_probe: Callable[[str], None], line: str, said: str
 ) -> None:
     in_the_probe(line)
-    with pytest.raises(RunError) as error:
-        inspect(DeviceOptions("cpu", workers=1))
+    with pytest.raises(RunError) as error, probe() as asked:
+        asked.calibrate(asked.look("cpu"), [WorkerLayout(1, 2)])
     assert said in str(error.value)
     assert "torch must" not in str(error.value) or "torch" in line
     assert "\n" not in str(error.value)
@@ -167,4 +216,4 @@ def test_who_asks_a_whole_job_to_stop_may_reach_the_measurement_first(
 ) -> None:
     in_the_probe(KILL.format("SIGTERM"))
     with pytest.raises(InterruptedRunError, match="interrupted before anything was trained"):
-        inspect(DeviceOptions("cpu"))
+        look()

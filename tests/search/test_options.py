@@ -35,8 +35,8 @@ FAILURES = "max_failures must be a whole number of at least 1, got "
         ({"max_failures": 1.0}, f"{FAILURES}1.0"),
         ({"max_failures": False}, f"{FAILURES}False"),
         (
-            {"launcher": "slurm"},
-            "launcher must be local, got 'slurm'; others come with plug-ins",
+            {"launcher": "slurrm"},
+            "launcher must be local or slurm or ray, got 'slurrm'; others come with plug-ins",
         ),
     ],
 )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 
 import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import StoreError
+from fastrcaps_search.errors import RunError, StoreError, UsageError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
-from fastrcaps_search.search import orchestrator
+from fastrcaps_search.search import calibrate, orchestrator
 from fastrcaps_search.search.launch import WorkerSpec
-from fastrcaps_search.search.layouts import DeviceOptions, MachineInfo
+from fastrcaps_search.search.layouts import DeviceOptions
+from fastrcaps_search.search.machine import MachineInfo
 from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
@@ -25,6 +25,7 @@ from fastrcaps_search.search.outcome import plan_line
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
+from fastrcaps_search.store.calibrations import read_reference
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
@@ -54,35 +55,49 @@ class Pretended:
     Attributes:
         devices: What is here.
         name: Name of the first device.
-        measured: Seconds of a step of batch 16 by layout, where the probe is to measure.
-        known: Devices that the last probe was not to measure.
+        version: Of torch.
+        measured: Seconds of a step of batch 16 by layout.
+        compared: Layouts that were compared since the list was emptied.
+        calibrated: Layouts that were calibrated since.
         started: The workers of the last run.
         meanwhile: Called while its workers train.
+        parting: Why they end with work left, which they never do.
     """
 
     def __init__(self) -> None:
         self.devices: tuple[str, ...] = ("cpu",)
         self.name = "a CPU"
+        self.version = "2.6"
         self.measured = {ONE: 0.1, TWO: 0.12}
-        self.known: set[str] = set()
+        self.compared: list[WorkerLayout] = []
+        self.calibrated: list[WorkerLayout] = []
         self.started: list[WorkerSpec] = []
         self.meanwhile: Callable[[], object] = lambda: None
+        self.parting = ""
 
-    def inspect(
-        self,
-        definition: StudyDefinition,
-        options: DeviceOptions,
-        *,
-        cores: int,
-        known: Collection[str],
-        stop: threading.Event,
-    ) -> MachineInfo:
-        assert cores == 2
-        self.known = set(known)
-        costs = {layout: {16: seconds} for layout, seconds in self.measured.items()}
-        if options.total(1) is not None or self.devices != ("cpu",):
-            costs = {ONE: costs[ONE]}
-        return MachineInfo(self.devices, self.name, {} if self.name in known else costs)
+    def __enter__(self) -> Pretended:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def look(self, devices: str) -> MachineInfo:
+        kind = self.devices[0].partition(":")[0]
+        return MachineInfo(
+            self.devices, RunSetting(kind, self.name, self.version, "fp32", 1, "eager-1")
+        )
+
+    def compare(
+        self, machine: MachineInfo, layouts: list[WorkerLayout]
+    ) -> tuple[dict[WorkerLayout, dict[int, float]], str]:
+        self.compared += layouts
+        return {one: {16: self.measured[one]} for one in layouts}, ""
+
+    def calibrate(
+        self, machine: MachineInfo, layouts: list[WorkerLayout]
+    ) -> dict[WorkerLayout, dict[str, dict[int, float]]]:
+        self.calibrated += layouts
+        return {one: {"only": {16: self.measured.get(one, 0.1)}} for one in layouts}
 
     def supervisor(self, specs: list[WorkerSpec], **_: object) -> Pretended:
         self.started = specs
@@ -98,7 +113,7 @@ class Pretended:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
     monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
-    monkeypatch.setattr(orchestrator, "inspect_machine", made.inspect)
+    monkeypatch.setattr(calibrate, "Probe", lambda *_, **__: made)
     monkeypatch.setattr(orchestrator, "Supervisor", made.supervisor)
     monkeypatch.setattr(orchestrator, "granted_cores", lambda: Limit(2))
     return made
@@ -110,13 +125,22 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrat
     with ExitStack() as stack:
 
         def begin(
-            trials: int = 4, *, workers: int | None = None, workers_per_device: int | None = None
+            trials: int = 4,
+            *,
+            workers: int | None = None,
+            workers_per_device: int | None = None,
+            reference_device: Any = None,  # noqa: ANN401  # what a caller may give
         ) -> Orchestrator:
             location = locate(str(tmp_path / "a.db"))
             devices = DeviceOptions("auto", workers, workers_per_device)
             made = Orchestrator.begin(
                 RunOptions(
-                    definition=STUDY, trials=trials, location=location, devices=devices, **PATIENCE
+                    definition=STUDY,
+                    trials=trials,
+                    location=location,
+                    devices=devices,
+                    reference_device=reference_device,
+                    **PATIENCE,
                 )
             )
             stack.callback(made.close)
@@ -162,7 +186,9 @@ def test_a_study_keeps_the_layout_that_was_chosen_for_it(
     ]
     machine.measured = {ONE: 0.01, TWO: 0.12}  # as another hour might find
     assert begun(run()) == ("2 workers with 1 thread (as before) on a CPU", None)
-    assert machine.known == {"a CPU"}
+    # Layouts were compared once, and the chosen one calibrated, and one of its workers alone.
+    assert machine.compared == [ONE, TWO]
+    assert machine.calibrated == [WorkerLayout(1, 1), TWO]
     finish(tmp_path, 3)
     assert begun(run()) == ("1 worker with 1 thread (as before) on a CPU", None)
     assert [spec.threads for spec in machine.started] == [1]
@@ -188,7 +214,8 @@ def test_stored_seconds_of_a_step_that_are_infinite_end_no_run(
     begun(run())
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
         connection.execute(
-            """UPDATE fastrcaps_layouts SET step_seconds = '{"1": Infinity, "16": NaN}'"""
+            "UPDATE fastrcaps_calibrations "
+            """SET step_seconds = '{"only": {"1": Infinity, "16": NaN}}'"""
         )
     again = run()
     outcome = again.outcome()
@@ -242,10 +269,10 @@ def test_what_is_asked_for_is_started_with_a_warning_where_it_differs(
     assert warning is not None
     assert warning.startswith("1 worker with 2 threads on a CPU instead of 2 workers with 1 th")
     assert [spec.threads for spec in machine.started] == [2]
-    assert machine.known == set()  # the estimate is of what was asked for
+    assert machine.calibrated == [WorkerLayout(1, 1), TWO, ONE]
     assert begun(run(workers=2)) == ("2 workers with 1 thread on a CPU", None)
     assert begun(run(workers_per_device=2)) == ("2 workers with 1 thread on a CPU", None)
-    assert machine.known == {"a CPU"}
+    assert machine.calibrated == [WorkerLayout(1, 1), TWO, ONE]
     assert begun(run()) == ("2 workers with 1 thread (as before) on a CPU", None)
 
 
@@ -286,6 +313,58 @@ def test_one_worker_has_each_card_to_itself(
     machine.devices, machine.name = ("cuda:0", "cuda:1"), "a card"
     assert begun(run())[0] == "2 workers with 1 thread on a card"
     assert [spec.device for spec in machine.started] == ["cuda:0", "cuda:1"]
+
+
+def test_a_second_worker_on_an_equal_device_measures_nothing(
+    run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    begun(run())
+    machine.calibrated, machine.compared = [], []
+    begun(run())
+    assert (machine.calibrated, machine.compared) == ([], [])
+    # Another version of torch is another device in this.
+    machine.version = "2.7"
+    begun(run())
+    assert (machine.calibrated, machine.compared) == ([WorkerLayout(1, 1), TWO], [])
+
+
+def test_the_layout_of_the_first_device_is_what_seconds_count_in(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    begun(run())
+    machine.name = "another CPU"
+    begun(run())
+    with closing(Store.reading(locate(str(tmp_path / "a.db")))) as store:
+        study = store.study("s")
+        time = store.read(lambda connection: read_reference(connection, study.study_id))
+    assert study.reference_device == "a CPU"
+    assert time is not None
+    assert time.reference.is_of(RunSetting("cpu", "a CPU", "2.6", "fp32", 1, "eager-1"), 2)
+    assert [one.setting.device_name for one in time.known] == ["a CPU"] * 2 + ["another CPU"] * 2
+
+
+def test_nobody_begins_before_a_named_reference_device_is_calibrated(
+    run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    waiting = run(reference_device="a card")
+    line = (
+        "^study s counts in seconds of a card, which must be calibrated before a CPU can train "
+        "for it; start `fastrcaps-search worker --study s` there first, or name another "
+        "--reference-device before the first trial$"
+    )
+    with pytest.raises(RunError, match=line):
+        waiting.plan(RunObserver(), waiting.outcome())
+    assert machine.calibrated == []
+    machine.devices, machine.name = ("cuda:0",), "a card"
+    begun(run())
+    machine.devices, machine.name = ("cpu",), "a CPU"
+    assert begun(run())[0].endswith("on a CPU")
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", 3])
+def test_a_reference_device_that_cannot_be(run: Callable[..., Orchestrator], name: object) -> None:
+    with pytest.raises(UsageError, match=r"^reference_device must be the name of a device, as "):
+        run(reference_device=name)
 
 
 def test_layouts_are_stored_by_device_and_cores(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,10 +24,10 @@ from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import LOCAL, LocalWorker, WorkerSpec
 from fastrcaps_search.search.queue import Idle, TrialQueue
 from fastrcaps_search.search.slots import Slots
-from fastrcaps_search.search.study_worker import Worker
+from fastrcaps_search.search.study_worker import Worker, wait_seconds
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Supervisor
-from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location, locate
@@ -82,7 +83,12 @@ def queue_of(store: Store, study: StudyRecord) -> TrialQueue:
     return TrialQueue(Claimant(store=store, study=study, worker="other", device="cpu"), propose)
 
 
-def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worker:
+def worker(
+    store: Store,
+    told: queue.Queue[tuple[str, dict[str, Any]]],
+    *,
+    idle_limit: float | None = None,
+) -> Worker:
     spec = WorkerSpec(
         study="tiny",
         name="worker-0",
@@ -92,6 +98,7 @@ def worker(store: Store, told: queue.Queue[tuple[str, dict[str, Any]]]) -> Worke
         log=Path("log"),
         lease_seconds=30.0,
         store_patience=600.0,
+        idle_limit=idle_limit,
     )
     return Worker(
         store,
@@ -125,6 +132,24 @@ def test_a_worker_tells_the_length_of_each_training(
     assert {number: length for number, (_, length) in begun.items()} == {
         number: epochs[number] for number in begun
     }
+
+
+def test_a_worker_ends_that_finds_nothing_to_claim_for_too_long(
+    location: Location,
+    open_store: Callable[[], Store],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    study = enter_study(location, STUDY, seed=None, budget=1)
+    store, told = open_store(), queue.Queue[tuple[str, dict[str, Any]]]()
+    # Its only run is held by another one.
+    assert isinstance(queue_of(store, study).claim_next(), Claim)
+    begun = time.monotonic()
+    worker(store, told, idle_limit=1.0).work()
+    assert 1 <= time.monotonic() - begun < 60
+    events = [event for event, _ in told.queue]
+    assert events == ["waiting", "idle"]
 
 
 def test_a_worker_without_a_core_sees_that_the_study_is_over(
@@ -303,3 +328,17 @@ def test_a_suspended_worker_does_not_keep_a_finished_study_from_ending(
     for pid in set(started):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("waited", "least", "most"),
+    [(0.0, 0.4, 0.6), (10.0, 0.4, 0.6), (60.0, 2.4, 3.6), (100.0, 4.0, 6.0), (86_400.0, 4.0, 6.0)],
+)
+def test_it_asks_again_after_a_twentieth_of_what_it_has_waited(
+    waited: float, least: float, most: float
+) -> None:
+    pauses = [wait_seconds(waited) for _ in range(100)]
+    assert least <= min(pauses)
+    assert max(pauses) <= most
+    # Not all at one moment.
+    assert max(pauses) - min(pauses) > (most - least) / 2

@@ -7,7 +7,6 @@ import pytest
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import (
-    StoredLayout,
     WorkerLayout,
     keep_layout,
     stored_layouts,
@@ -16,14 +15,11 @@ from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
-TWO = StoredLayout(WorkerLayout(2, 1), {1: 0.01, 16: 0.125})
-ONE = StoredLayout(WorkerLayout(1, 2), {1: 0.5})
+TWO, ONE = WorkerLayout(2, 1), WorkerLayout(1, 2)
 
 
 class TestKeeping:
-    def test_a_kept_layout_comes_back_with_its_figures(
-        self, store: Store, study: StudyRecord
-    ) -> None:
+    def test_a_kept_layout_comes_back(self, store: Store, study: StudyRecord) -> None:
         assert keep_layout(store, study, TWO, device_name="a CPU", cores=2) == TWO
         assert stored_layouts(store, study, cores=2) == {"a CPU": TWO}
 
@@ -43,7 +39,7 @@ class TestKeeping:
         assert stored_layouts(store, study, cores=4) == {"a CPU": ONE}
         assert stored_layouts(store, other, cores=2) == {"a CPU": ONE}
 
-    def test_a_study_that_is_defined_anew_is_measured_anew(
+    def test_a_study_that_is_defined_anew_chooses_anew(
         self, store: Store, study: StudyRecord, location: Location, definition: StudyDefinition
     ) -> None:
         keep_layout(store, study, TWO, device_name="a CPU", cores=2)

@@ -176,3 +176,69 @@ def test_a_folder_of_any_name_reaches_the_workers(
     location = chosen_location("my.db")
     assert location.path == folder / "my.db"
     assert locate(location.url, files=str(location.files)) == location
+
+
+def test_a_file_may_hold_the_url_and_counts_before_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "storage"
+    file.write_text("postgresql://ann:s3cr3t@h/db\n")
+    monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
+    monkeypatch.setenv("FASTRCAPS_STORAGE", str(tmp_path / "other.db"))
+    assert chosen_location(None).shown == "postgresql://ann@h/db"
+    assert chosen_location("mine.db").path == Path.cwd() / "mine.db"
+
+
+@pytest.mark.parametrize(
+    ("content", "came"), [(None, "No such file"), (b" \n", "an empty one"), (b"\xff", "no text")]
+)
+def test_a_file_without_a_url_is_refused(
+    content: bytes | None, came: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "storage"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
+    with pytest.raises(UsageError, match=rf"^FASTRCAPS_STORAGE_FILE must name .*{came}"):
+        chosen_location(None)
+
+
+@pytest.mark.parametrize("typed", ["s3://b/a b/", " 'S3://b/a b'\n"])
+def test_checkpoints_at_a_url_leave_the_logs_in_the_folder(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FASTRCAPS_FILES", typed)
+    for location in (chosen_location("my.db", typed), chosen_location("my.db")):
+        assert (location.files_url, location.place) == ("s3://b/a b", "s3://b/a b")
+        assert location.files == tmp_path / "my-files"
+        # As a worker gets it.
+        assert locate(location.url, files=location.place) == location
+    monkeypatch.delenv("FASTRCAPS_FILES")
+    assert chosen_location("my.db").place == str(tmp_path / "my-files")
+
+
+@pytest.mark.parametrize(
+    ("typed", "got"),
+    [
+        ("s3://AKIA:s3cr3t@bucket/x", "a URL with a password or key; object storage finds"),
+        ("s3://AKIA:s3/cr3t@bucket/x", "a URL with a password or key; object storage finds"),
+        ("s3://bucket/x?token=s3cr3t", "a URL with one of ? # "),
+        ("simplecache::s3://bucket/s3cr3t", "one that does not begin so"),
+        ("s3://bucket/*", "a URL with one of ? # "),
+        ("s3://", "a URL without a bucket"),
+        ("s3:/bucket/s3cr3t", "one that does not begin so"),
+        ("file:///tmp/s3cr3t", "a file URL; name a folder of this machine by its path"),
+    ],
+)
+def test_urls_of_files_that_are_refused_without_a_secret(typed: str, got: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen_location("my.db", typed)
+    wanted = "files must be a folder or a URL such as s3://bucket/prefix, got "
+    assert str(caught.value).startswith(wanted + got)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_variable_in_a_url_of_files_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^files must be typed plainly, got \$ in "):
+        chosen_location("my.db", "s3://bucket/$USER")

@@ -63,6 +63,14 @@ class TestSharing:
         assert epoch(first) == 2  # it was there at the start
         assert epoch(first) == 1
 
+    def test_whoever_shared_the_beginning_of_a_resumed_epoch_counts(
+        self, make_queue: QueueMaker, store: Store, epoch: Callable[[RunLease], int]
+    ) -> None:
+        lease = RunLease(store, claimed(make_queue()))
+        lease.begin(SETTING, fresh=False, sharing=3)
+        assert epoch(lease) == 3
+        assert epoch(lease) == 1
+
     def test_a_worker_between_two_trials_counts(
         self, make_queue: QueueMaker, store: Store, epoch: Callable[[RunLease], int]
     ) -> None:

@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
     with largest_file(30_000), pytest.raises(DiskError) as caught:
         kept.save(checkpoint(0.5, 0.6, size=10_000))
     assert str(caught.value) == (
-        f"a checkpoint must be writable at {kept.path}, got: File too large; the trial goes on "
+        f"a checkpoint must be writable at {kept.place}, got: File too large; the trial goes on "
         "without this checkpoint"
     )
     assert contents(tmp_path) == before
@@ -230,7 +230,7 @@ def test_weights_alone_can_be_saved_at_the_end(tmp_path: Path) -> None:
     with largest_file(30_000), pytest.raises(DiskError) as caught:
         kept.save_weights(2, best)
     assert str(caught.value) == (
-        f"the weights of the best epoch must be writable at {kept.path}, got: File too large; "
+        f"the weights of the best epoch must be writable at {kept.place}, got: File too large; "
         "the trial ends with its values, but without this network"
     )
     assert contents(tmp_path) == before

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,6 @@ import torch
 
 from fastrcaps_search.training.device import (
     Clock,
-    SuspensionWatch,
     device_name,
     devices,
     is_device_fault,
@@ -58,12 +59,57 @@ def test_faults_of_the_device_are_told_from_those_of_a_training(
     assert is_device_fault(error) is fault
 
 
-def test_a_suspension_is_told_once() -> None:
-    watch = SuspensionWatch()
-    assert not watch()
-    watch.note(signal.SIGCONT, None)
-    assert watch()
-    assert not watch()
+WATCHING = """
+import signal, sys
+from fastrcaps_search.training.device import SuspensionWatch
+watch = SuspensionWatch()
+signal.signal(signal.SIGCONT, watch.note)
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda *_: None)
+print("ready", flush=True)
+for _ in sys.stdin:
+    print(watch(), watch(), flush=True)
+"""
+
+
+def await_sleep(pid: int) -> None:
+    """Wait until all threads of a process wait for something."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        if all(stat.rpartition(")")[2].split()[0] in "ST" for stat in stats):
+            return
+    raise AssertionError(f"process {pid} never came to rest")
+
+
+def test_a_suspension_is_told_once_and_a_sigcont_alone_is_none() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+        def asked(*numbers: signal.Signals) -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for number in numbers:
+                await_sleep(process.pid)
+                process.send_signal(number)
+                if number is signal.SIGSTOP:
+                    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            process.stdin.write("?\n")
+            process.stdin.flush()
+            return process.stdout.readline()
+
+        calm, suspended = "False False\n", "True False\n"
+        assert asked() == calm
+        assert asked(signal.SIGSTOP, signal.SIGCONT) == suspended
+        # As Slurm does, to processes that run, in all orders.
+        assert asked(signal.SIGCONT, signal.SIGTERM) == calm
+        assert asked(*[signal.SIGUSR1, signal.SIGCONT, signal.SIGTERM] * 9) == calm
+        assert asked(signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT) == suspended
+        assert asked() == calm
 
 
 def test_a_setting_sets_the_threads_that_it_names() -> None:

@@ -190,6 +190,29 @@ def test_an_epoch_is_long_replays_then_short_ones_then_the_short_batch(
     assert recorder.recorded[3:] == [(2, 1), (2, 3), (5, 1), (5, 3), (3, 1)]
 
 
+@pytest.mark.usefixtures("one_thread", "one_second")
+@pytest.mark.parametrize("first", [1, 3, 7, 8])
+def test_an_epoch_goes_on_in_its_middle(mini_splits: Splits, first: int) -> None:
+    whole = graph_trainer(mini_splits, "lenet5", recorder=Counted())
+    whole.warm_up(set(SIZES))
+    list(whole.epoch(1, SIZES, RATES))
+    begun, recorder = graph_trainer(mini_splits, "lenet5"), Counted()
+    for _, done in zip(range(first), begun.epoch(1, SIZES, RATES), strict=False):
+        assert done in SIZES
+    rest = graph_trainer(mini_splits, "lenet5", recorder=recorder)
+    rest.trained.load(weights(begun), begun.trained.optimiser_state())
+    rest.trained.load_sums(begun.trained.sums())
+    # Recording in the middle changes neither its sums nor its place.
+    rest.warm_up({5})
+    recorder.replayed.clear()
+    assert sum(rest.epoch(1, SIZES, RATES, first=first)) == sum(SIZES[first:])
+    assert sum(count for _, count in recorder.replayed if count == 3) == max(7 - first, 0) // 3 * 3
+    assert all(torch.equal(v, weights(whole)[name]) for name, v in weights(rest).items())
+    states = [each.trained.optimiser_state() for each in (rest, whole)]
+    assert all(torch.equal(v, states[1][name]) for name, v in states[0].items())
+    assert rest.trained.take_sums() == whole.trained.take_sums()
+
+
 def test_a_recording_is_as_long_as_its_time_allows(
     mini_splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

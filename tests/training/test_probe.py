@@ -35,15 +35,14 @@ def test_devices_of_a_machine_without_cards(
     assert device.found_devices(wanted) == found
 
 
-def test_nothing_is_built_for_a_device_that_is_known_or_not_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_device_that_is_not_here_has_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "devices", lambda: ["cpu"])
-    monkeypatch.setattr(probe, "device_name", lambda device: f"the {device}")
-    asked: dict[str, Any] = {"known": ["the cpu"]}
-    assert probe.probe({**asked, "devices": "cuda"}) == {"devices": []}
-    assert probe.probe({**asked, "devices": "auto"}) == {
-        "devices": ["cpu"],
-        "device_name": "the cpu",
-        "measured": [],
-    }
+    monkeypatch.setattr(device, "device_name", lambda device: f"the {device}")
+    monkeypatch.setattr(probe, "device_name", device.device_name)
+    asked: dict[str, Any] = {"definition": {"name": "s", "network": "lenet5"}}
+    nothing: dict[str, Any] = {"devices": [], "names": [], "setting": None}
+    assert probe.answered({**asked, "devices": "cuda"}) == nothing
+    found = probe.answered({**asked, "devices": "auto"})
+    assert found is not None
+    assert (found["devices"], found["names"]) == (["cpu"], ["the cpu"])
+    assert found["setting"]["device_name"] == "the cpu"

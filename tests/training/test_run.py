@@ -103,10 +103,13 @@ def stored(folder: CheckpointFolder) -> Checkpoint:
 
 
 class StopsIn:
-    """Asks to stop before the step of that number (from 1) of an epoch."""
+    """Asks to stop before the step of that number (from 1) of an epoch.
+
+    It is asked after each step, and before the one batch of each evaluation.
+    """
 
     def __init__(self, run_plan: TrainingPlan, *, first_epoch: int, epoch: int, step: int) -> None:
-        whole = (len(run_plan.epoch_batches(e)) for e in range(first_epoch, epoch))
+        whole = (len(run_plan.epoch_batches(e)) + 1 for e in range(first_epoch, epoch))
         self._left = sum(whole) + step
 
     def __call__(self) -> bool:
@@ -444,7 +447,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert same(folder.weights(best), undisturbed.weights)
     assert same(weights(run), weights(undisturbed.run))
     assert timeless(stored(folder).epochs) == timeless(run.epochs)
-    assert not list(folder.path.glob("*.part"))
+    assert not list(Path(str(folder.place)).glob("*.part"))
 
 
 def test_on_a_disk_that_is_full_to_the_end_earlier_checkpoints_give_way_to_the_network(
@@ -460,7 +463,7 @@ def test_on_a_disk_that_is_full_to_the_end_earlier_checkpoints_give_way_to_the_n
     assert disk.unsaved == list(range(best, 7))
     assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
     assert same(folder.weights(best), undisturbed.weights)
-    (only,) = folder.path.iterdir()
+    (only,) = Path(str(folder.place)).iterdir()
     assert only.name == f"epoch-{best:04d}.claim-1.weights.safetensors"
 
 
@@ -476,12 +479,12 @@ def test_a_disk_without_room_for_the_network_costs_no_result(
     assert (result.best_epoch, run.is_kept) == (undisturbed.best, False)
     assert timeless(run.epochs) == timeless(undisturbed.run.epochs)
     assert disk.unsaved == [*range(1, 7), undisturbed.best]
-    got = f"must be writable at {folder.path}, got: No space left on device; the trial"
+    got = f"must be writable at {folder.place}, got: No space left on device; the trial"
     assert set(disk.reasons[:-1]) == {f"a checkpoint {got} goes on without this checkpoint"}
     assert disk.reasons[-1] == (
         f"the weights of the best epoch {got} ends with its values, but without this network"
     )
-    assert list(folder.path.iterdir()) == []
+    assert list(Path(str(folder.place)).iterdir()) == []
 
 
 @pytest.mark.parametrize("leave_bytes", [0, 400_000])
@@ -499,7 +502,7 @@ def test_the_best_weights_are_written_at_the_end_at_the_latest(
     assert disk.unsaved == list(range(best, 7))
     assert same(folder.weights(best), undisturbed.weights)
     folder.keep_only_weights(best)
-    (only,) = folder.path.iterdir()
+    (only,) = Path(str(folder.place)).iterdir()
     assert only.name == f"epoch-{best:04d}.claim-1.weights.safetensors"
 
 
@@ -659,9 +662,11 @@ class MovedClock(Clock):
 
 
 class MovedImages(EpochImages):
-    def epoch(self, epoch: int, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(
+        self, epoch: int, sizes: Sequence[int], *, first: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         Moved.now += IMAGES
-        yield from super().epoch(epoch, sizes)
+        yield from super().epoch(epoch, sizes, first=first)
 
 
 class MovedStep(EagerStep):
@@ -784,7 +789,7 @@ def test_a_run_that_diverges_at_once_stores_nothing(mini_splits: Splits, tmp_pat
     with pytest.raises(DivergedError, match=r"^diverged at epoch 1$"):
         run.train()
     assert run.epochs == []
-    assert not folder.path.exists()
+    assert not Path(str(folder.place)).exists()
 
 
 def test_a_run_leaves_every_global_generator_as_it_was(mini_splits: Splits) -> None:

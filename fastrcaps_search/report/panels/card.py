@@ -15,7 +15,7 @@ from fastrcaps_search.report.fronts import TimeAxis
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.trials import TrialView, finite, ranges
 from fastrcaps_search.report.view import ReportView
-from fastrcaps_search.store.records import TrialState
+from fastrcaps_search.store.records import SecondsBasis, TrialState
 
 MOST_TRACE = 4_000
 """Characters of a failure's trace, its end, that the page carries."""
@@ -86,8 +86,8 @@ def _values(trial: TrialView) -> Iterable[Fact]:
         ends = ranges(record.runs).get("training_seconds")
         reach = f"(runs {text.seconds(ends[0])} to {text.seconds(ends[1])})" if ends else ""
         seconds = f"{trial.told('training_seconds')} s"
-        words = (seconds, trial.margin("training_seconds"), reach)
-        yield "training time", " ".join(filter(None, words))
+        told = (seconds, trial.margin("training_seconds"), reach, _basis(trial))
+        yield "training time", " ".join(filter(None, told))
         for name in trial.definition.objectives[2:]:
             yield OBJECTIVES[name].column, trial.told(name)
     for axis, label, what in COUNTS:
@@ -102,6 +102,13 @@ def _mean(trial: TrialView) -> str:
     if measured:
         return f"(estimate; {of} {text.percent(measured.accuracy)})"
     return f"({of})" if of else ""
+
+
+def _basis(trial: TrialView) -> str:
+    basis, measured = trial.record.seconds_basis, trial.record.measured_seconds
+    if basis is SecondsBasis.MEASURED:
+        return ""
+    return f"({basis}; {text.seconds(measured)} s as measured)"
 
 
 def _training(trial: TrialView) -> Iterable[Fact]:

@@ -163,9 +163,9 @@ def _trained(paper: Published, view: ReportView) -> dict[str, Trained]:
 
 def _curve(record: TrialRecord, run: RunRecord) -> Curve:
     """The run's curve, as far as it goes."""
-    epochs = [epoch.metrics for epoch in record.epochs if epoch.run == run.run]
-    known = [epoch for epoch in epochs if math.isfinite(epoch.accuracy)]
-    rows = [(epoch.accuracy, epoch.training_seconds) for epoch in known]
+    epochs = [epoch for epoch in record.epochs if epoch.run == run.run]
+    known = [epoch for epoch in epochs if math.isfinite(epoch.metrics.accuracy)]
+    rows = [(epoch.metrics.accuracy, epoch.seconds) for epoch in known]
     return np.array(rows, dtype=float).reshape(-1, 2).T
 
 

@@ -53,7 +53,7 @@ def gather(view: ReportView) -> Progress | None:
 
 
 def _spent(trial: TrialRecord, runs: int) -> float:
-    seconds = (epoch.metrics.training_seconds for epoch in trial.epochs if epoch.run < runs)
+    seconds = (epoch.seconds for epoch in trial.epochs if epoch.run < runs)
     return math.fsum(filter(math.isfinite, seconds))
 
 

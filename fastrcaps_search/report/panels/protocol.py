@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from fastrcaps_search.analysis.reference_seconds import ReferenceSeconds
 from fastrcaps_search.analysis.summary import StudySummary
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.definition.release import release
@@ -44,6 +45,7 @@ def gather(view: ReportView) -> dict[str, str]:
         **_others(definition),
         "Seeds": f"from {view.study.seed}",
         "Devices": ", ".join(summary.devices),
+        "Training seconds": _seconds(summary.seconds),
         "Workers per device": ", ".join(map(str, summary.sharing)),
         "Versions": f"fastrcaps-search {release()}{torch}",
         "Hypervolume": _hypervolume(summary),
@@ -51,6 +53,13 @@ def gather(view: ReportView) -> dict[str, str]:
         "Left": is_left and f"about {text.duration(is_left)}",
     }
     return {label: str(said) for label, said in found.items() if said}
+
+
+def _seconds(seconds: ReferenceSeconds) -> str:
+    if seconds.device is None:
+        return ""
+    worth = f" ({text.COMPUTED}); {seconds.worth}" if seconds.computed else ""
+    return f"{seconds.words}{worth}"
 
 
 def _learning_rates(definition: StudyDefinition) -> str:

@@ -1,0 +1,298 @@
+"""``status``: how far a study is, who works on it, and what is stuck; once or again and again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from fastrcaps_search.analysis.estimates import estimated
+from fastrcaps_search.analysis.signs import Life, WorkerStatus
+from fastrcaps_search.analysis.summary import StudySummary, status_of
+from fastrcaps_search.cli import commands, output, streams
+from fastrcaps_search.definition.load import stored_name
+from fastrcaps_search.definition.objective import OBJECTIVES
+from fastrcaps_search.errors import DiskError, StoreUnavailableError
+from fastrcaps_search.report import text
+from fastrcaps_search.search import files
+from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.store.holders import JobRecord
+from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.reading import Snapshot
+from fastrcaps_search.store.records import SecondsBasis, StudyRecord
+from fastrcaps_search.store.store import Store
+
+OLD_SECONDS = 60.0
+"""After so long nobody watches a job any more."""
+HEAD = ("worker", "host", "device", "job", "does", "epoch", "images/s", "seen")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a study shows.
+
+    Attributes:
+        location: Where it is stored.
+        study: The study.
+        summary: How it stands.
+        jobs: Its jobs that an engine has, as a run last saw them.
+        disk_bytes: Room that its files take; ``None`` where they may not be seen.
+    """
+
+    location: Location
+    study: StudyRecord
+    summary: StudySummary
+    jobs: tuple[JobRecord, ...]
+    disk_bytes: int | None
+
+
+class Looker:
+    """Looks at a study; what takes a moment is worked out again only when its trials have changed.
+
+    Args:
+        location: Its database and files.
+        name: Its name.
+    """
+
+    def __init__(self, location: Location, name: str) -> None:
+        self._location = location
+        self._name = name
+        self._known: tuple[Snapshot, Snapshot, int | None, int | None] | None = None
+
+    def __call__(self) -> Look:
+        """Look at it.
+
+        Raises:
+            StoreError: The database cannot be used, or holds no such study.
+        """
+        with Store.reading(self._location) as store:
+            read, signs = store.status(self._name)
+        known = self._known
+        if known is None or (known[0].study, known[0].trials) != (read.study, read.trials):
+            study, location = read.study, self._location
+            trials = estimated(read.trials, study=study)
+            possible = configuration_count(study.definition)
+            known = read, replace(read, trials=trials), possible, files.used_bytes(location, study)
+            self._known = known
+        _, seen, possible, used = known
+        summary = status_of(replace(seen, leases=read.leases), signs, possible=possible)
+        return Look(self._location, read.study, summary, tuple(signs.jobs), used)
+
+
+def status(arguments: argparse.Namespace) -> None:
+    """Print how the study stands; for as long as it goes on where that was asked for.
+
+    Raises:
+        StoreError: The database cannot be used, or holds no such study.
+        BrokenPipeError: Whoever read has gone.
+    """
+    looker = Looker(commands.location(arguments), stored_name(arguments.study))
+    first = looker()
+    if arguments.watch is not None:
+        _watch(looker, first, arguments.watch, is_json=arguments.json)
+    elif arguments.json:
+        output.print_json(_json(first))
+    else:
+        print("\n".join(_lines(first)))
+
+
+def _watch(looker: Looker, look: Look, seconds: float, *, is_json: bool) -> None:
+    """Show one look after the other until the study is done."""
+    shown = _printed(is_json=is_json) if is_json or not streams.can_be_live() else _redrawn()
+    with shown as show:
+        show(look, None)
+        while not look.summary.is_over:
+            streams.wait_for_reader(seconds)
+            outage = None
+            try:
+                look = looker()
+            except (StoreUnavailableError, DiskError) as error:
+                what = "disk" if isinstance(error, DiskError) else "database"
+                outage = f"waits for the {what}: {error}"
+            show(look, outage)
+
+
+Show = Callable[[Look, str | None], None]
+"""Shows a look, the last one in an outage of the database, and what is to be said of that."""
+
+
+@contextmanager
+def _redrawn() -> Iterator[Show]:
+    """Lines that are written over."""
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+
+        def show(look: Look, outage: str | None) -> None:
+            lines = [*_lines(look), *([] if outage is None else [outage])]
+            live.update(Text("\n".join(lines)), refresh=True)
+
+        yield show
+
+
+@contextmanager
+def _printed(*, is_json: bool) -> Iterator[Show]:
+    """A block of lines, or a line of JSON, whenever something has changed."""
+    before: object = None
+    was_out = False
+
+    def show(look: Look, outage: str | None) -> None:
+        nonlocal before, was_out
+        if outage is not None and not was_out:
+            output.tell(outage)
+        elif outage is None and was_out:
+            output.tell("the database is back")
+        was_out = outage is not None
+        news = _news(look)
+        if news == before:
+            return
+        if is_json:
+            output.print_json(_json(look), indent=None)
+        else:
+            # An empty line between two blocks.
+            print("\n".join([*([] if before is None else [""]), *_lines(look)]))
+        before = news
+        sys.stdout.flush()
+
+    yield show
+
+
+def _news(look: Look) -> object:
+    """What a look is printed again for, when it is another: neither ages nor speeds."""
+    summary = look.summary
+    workers = [
+        replace(one, images_per_second=None, started_at=None, silent_seconds=0.0)
+        for one in summary.workers
+    ]
+    # The words of a worker that is silent say for how long.
+    stuck = [
+        (one.kind, one.worker, one.host, one.trial, one.run, one.worker or one.why)
+        for one in summary.stuck
+    ]
+    counts = (summary.budget, summary.complete, summary.infeasible, summary.failed)
+    jobs = [replace(job, seen_seconds_ago=0.0) for job in look.jobs]
+    return counts, summary.running, summary.hypervolume, summary.work, workers, stuck, jobs
+
+
+def _lines(look: Look) -> list[str]:
+    return [
+        *_progress(look.study, look.summary),
+        *_workers(look.summary, look.study),
+        *map(_job, look.jobs),
+        *(f"stuck: {one.why}" for one in look.summary.stuck),
+        _disk(look),
+    ]
+
+
+def _progress(study: StudyRecord, summary: StudySummary) -> Iterator[str]:
+    infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
+    yield (
+        f"{study.name}: {summary.finished}/{summary.budget} trials done "
+        f"({summary.complete} complete{infeasible}, {summary.failed} failed), "
+        f"{summary.running} running"
+    )
+    if summary.hypervolume is not None and summary.box is not None:
+        edges = ", ".join(
+            f"{one.label} {output.plain(f'{text.edge(one, worst)} to {text.edge(one, best)}')}"
+            for name, (worst, best) in summary.box.edges.items()
+            for one in [OBJECTIVES[name]]
+        )
+        yield f"hypervolume {summary.hypervolume:.4f} of the box of {edges}"
+    if summary.work.is_searching:
+        yield f"time left: {output.duration(summary.eta_seconds)}"
+    if study.front_runs:
+        so_far = " so far" if summary.work.is_searching else ""
+        yield (
+            f"repeats: {len(summary.work.repeats)} to go until each trial on or near the front"
+            f"{so_far} has {study.front_runs} runs"
+        )
+    if summary.seconds.device is not None:
+        yield f"training seconds: {summary.seconds.words}"
+
+
+def _disk(look: Look) -> str:
+    used = look.disk_bytes
+    room = "unknown, for want of permission," if used is None else f"{used / 1e6:,.1f} MB"
+    place = files.kept(look.location, files.study_folder(look.location, look.study))
+    return f"disk: {room} in {place}"
+
+
+def _workers(summary: StudySummary, study: StudyRecord) -> list[str]:
+    """A line for each worker, under a head; the column of jobs where one has any."""
+    if not summary.workers:
+        return []
+    rows = [HEAD, *(_cells(one, study) for one in summary.workers)]
+    if not any(one.job for one in summary.workers):
+        job = HEAD.index("job")
+        rows = [(*row[:job], *row[job + 1 :]) for row in rows]
+    return output.table_lines(rows)
+
+
+def _cells(one: WorkerStatus, study: StudyRecord) -> tuple[str, ...]:
+    speed = one.images_per_second
+    epoch = "-" if one.epochs is None else f"{one.epoch or 1}/{one.epochs}"
+    gone = "" if one.life is Life.ALIVE else f", {one.life}"
+    return (
+        one.worker,
+        one.host,
+        _device(one),
+        one.job or "-",
+        _doing(one, study),
+        epoch,
+        "-" if speed is None else f"{speed:,.0f}",
+        f"{output.duration(max(one.silent_seconds, 0.0))} ago{gone}",
+    )
+
+
+def _device(one: WorkerStatus) -> str:
+    if one.device_name is None:
+        return one.device
+    # The name of a processor says that it is one.
+    return one.device_name if one.device == "cpu" else f"{one.device} ({one.device_name})"
+
+
+def _doing(one: WorkerStatus, study: StudyRecord) -> str:
+    if one.trial is not None:
+        run = f" run {one.run}" if one.run or study.definition.runs_per_trial > 1 else ""
+        return f"{one.doing} trial {one.trial}{run}"
+    if one.waits_for is None:
+        return one.doing
+    return f"{one.doing}{' for' if one.doing == 'waits' else ', in use by'} {one.waits_for}"
+
+
+def _job(job: JobRecord) -> str:
+    """Where a worker stands that an engine was given."""
+    how = f"runs on {job.host}" if job.host else "runs"
+    if job.state == "waiting":
+        how = f"waits: {job.reason}" if job.reason else "waits"
+    is_old = job.seen_seconds_ago > OLD_SECONDS
+    seen = f", seen {output.duration(job.seen_seconds_ago)} ago" if is_old else ""
+    return f"{job.engine} job {job.id} {how}{seen}"
+
+
+def _json(look: Look) -> dict[str, object]:
+    study, summary = look.study, look.summary
+    is_repeating = summary.work.repeats and not summary.work.is_searching
+    return {
+        "study": study.name,
+        "budget": summary.budget,
+        "complete": summary.complete,
+        "failed": summary.failed,
+        "running": summary.running,
+        "workers": [asdict(one) for one in summary.workers],
+        "jobs": [asdict(one) for one in look.jobs],
+        "stuck": [asdict(one) for one in summary.stuck],
+        "hypervolume": summary.hypervolume,
+        # Of repeats nobody knows how many more will follow.
+        "eta_seconds": None if is_repeating else summary.eta_seconds,
+        "hypervolume_box": None if summary.box is None else summary.box.edges,
+        "infeasible": summary.infeasible,
+        "reference_device": summary.seconds.device,
+        "seconds": {str(basis): summary.seconds.trials[basis] for basis in SecondsBasis},
+        "runs_on_front": study.front_runs,
+        "repeats_left": len(summary.work.repeats),
+        "disk_bytes": look.disk_bytes,
+    }

@@ -1,0 +1,172 @@
+"""How a run keeps the jobs of an engine, which is pretended here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastrcaps_search.definition.study import StudyDefinition
+from fastrcaps_search.errors import RunError
+from fastrcaps_search.metrics import RunResult
+from fastrcaps_search.search import placing
+from fastrcaps_search.search.engines import ENGINES, JobState, PlacedJob, WorkerJob
+from fastrcaps_search.search.options import RunOptions
+from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
+from fastrcaps_search.search.outcome import RunOutcome
+from fastrcaps_search.search.placed_worker import jobs_folder
+from fastrcaps_search.search.queue import TrialQueue
+from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.store.claiming import Claim, Claimant
+from fastrcaps_search.store.lease import RunLease
+from fastrcaps_search.store.location import locate
+from fastrcaps_search.store.records import Failure
+from fastrcaps_search.store.store import Store
+from tests.store.workers import METRICS, SETTING
+
+CONTINUOUS = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
+FINITE = {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant", "adabatch"]}
+
+
+class Pretended:
+    """An engine whose jobs run once they are placed, and end when they are looked at.
+
+    Attributes:
+        work: What a job does; whether it fails.
+        placed: Jobs so far.
+    """
+
+    name = "pretended"
+    options: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.work: Callable[[], bool] = lambda: False
+        self.placed = 0
+        self._live: list[str] = []
+
+    def open(self, options: Mapping[str, Sequence[str]]) -> Pretended:
+        return self
+
+    def place(self, job: WorkerJob) -> str:
+        self.placed += 1
+        self._live.append(str(self.placed))
+        return self._live[-1]
+
+    def jobs(self, name: str) -> list[PlacedJob]:
+        ended, self._live = self._live, []
+        return [
+            PlacedJob(id, JobState.ENDED, reason="exit code 1", has_failed=self.work())
+            for id in ended
+        ]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        self._live = [id for id in self._live if id not in ids]
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    monkeypatch.setattr(placing, "POLL_SECONDS", 0.001)
+    made = Pretended()
+    monkeypatch.setitem(ENGINES._items, made.name, made)
+    return made
+
+
+@contextmanager
+def begun(folder: Path, space: object, jobs: int = 1) -> Iterator[Orchestrator]:
+    facts = {"name": "s", "network": "lenet5", "train_images": 64, "epochs": 1, "space": space}
+    # No network has to meet the test set in the end.
+    facts |= {"evaluate_on": "test"}
+    options = RunOptions(
+        definition=StudyDefinition.from_dict(facts),
+        trials=4,
+        location=locate(str(folder / "a.db")),
+        lease_seconds=30.0,
+        store_patience=600.0,
+        launcher="pretended",
+        jobs=jobs,
+    )
+    with closing(Orchestrator.begin(options)) as made:
+        yield made
+
+
+def train(folder: Path, count: int, *, fails: bool) -> None:
+    """What a worker does with so many trials."""
+    with Store.writing(locate(str(folder / "a.db"))) as store:
+        study = store.study("s")
+        claimant = Claimant(store=store, study=study, worker="w", device="cpu")
+        queue = TrialQueue(claimant, propose)
+        for _ in range(count):
+            claim = queue.claim_next()
+            if not isinstance(claim, Claim):
+                return
+            lease = RunLease(store, claim)
+            lease.begin(SETTING, fresh=True)
+            if fails:
+                lease.fail(Failure("E", "no", "", ""), ends_trial=True)
+            else:
+                lease.store_epoch(METRICS, setting=SETTING)
+                lease.finish(RunResult(0.9, 2.0, 61_706, 1))
+
+
+def run(orchestrator: Orchestrator) -> RunOutcome:
+    return orchestrator.run(RunObserver())
+
+
+def test_a_continuous_space_without_more_to_offer_ends_the_run(
+    engine: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> bool:
+        train(tmp_path, 2, fails=False)
+        # Whoever asks from now on.
+        monkeypatch.setattr("fastrcaps_search.search.orchestrator.propose", lambda *_: None)
+        return False
+
+    engine.work = work
+    with begun(tmp_path, CONTINUOUS) as orchestrator:
+        done = run(orchestrator)
+    assert (done.work.is_done, done.work.exhausted, done.work.target) == (True, True, 2)
+    assert (done.parting, engine.placed) == ("", 1)
+
+
+def test_jobs_that_end_with_failed_trials_are_no_progress(
+    engine: Pretended, tmp_path: Path
+) -> None:
+    def work() -> bool:
+        train(tmp_path, 1, fails=True)
+        return True
+
+    engine.work = work
+    with (
+        begun(tmp_path, FINITE) as orchestrator,
+        pytest.raises(RunError, match=r"^3 jobs have failed in a row .* \(exit code 1\)"),
+    ):
+        run(orchestrator)
+    assert engine.placed == 3
+
+
+def test_jobs_that_fail_once_nothing_is_left_leave_the_last_word_to_the_trials(
+    engine: Pretended, tmp_path: Path
+) -> None:
+    def work() -> bool:
+        train(tmp_path, 4, fails=True)
+        return True
+
+    engine.work = work
+    with begun(tmp_path, FINITE, jobs=4) as orchestrator:
+        done = run(orchestrator)
+    assert (done.work.is_done, done.all_failed, engine.placed) == (True, True, 4)
+
+
+def test_the_file_with_the_password_goes_with_the_last_job(
+    engine: Pretended, tmp_path: Path
+) -> None:
+    with begun(tmp_path, FINITE, jobs=0) as orchestrator:
+        assert isinstance(orchestrator.options, RunOptions)
+        secret = jobs_folder(orchestrator.options, orchestrator.study) / "storage"
+        secret.parent.mkdir(parents=True)
+        secret.touch()
+        assert run(orchestrator).parting == "no job is left"
+    assert not secret.exists()
