@@ -7,10 +7,11 @@ that have both.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.records import EpochRecord, SecondsBasis, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
@@ -84,7 +85,9 @@ def check(trials: Iterable[TrialRecord]) -> SecondsCheck | None:
     """Compare computed with measured seconds, a pair for each configuration that has both.
 
     Of the epochs of a batch size that were measured and of those that were computed the mean
-    seconds per image are taken, and summed over the batch sizes that have both.
+    seconds per image are taken, and summed over the batch sizes that have both. An epoch counts
+    with the most workers that shared its device. Beside one with fewer they came or went in it,
+    and it tells nothing.
     """
     found = [deviation for trial in trials if (deviation := _deviation(trial)) is not None]
     if not found:
@@ -95,10 +98,22 @@ def check(trials: Iterable[TrialRecord]) -> SecondsCheck | None:
 
 def _deviation(trial: TrialRecord) -> float | None:
     """By which part of the measured seconds the computed ones of a configuration are off."""
-    computed, measured = (_per_image(trial.epochs, is_computed=one) for one in (True, False))
+    shared = {(one.run, one.metrics.epoch): (one.setting, one.sharing) for one in trial.epochs}
+    steady = [one for one in trial.epochs if not _is_beside_fewer(one, shared)]
+    computed, measured = (_per_image(steady, is_computed=one) for one in (True, False))
     both = computed.keys() & measured.keys()
     expected = sum(measured[size] for size in both)
     return sum(computed[size] for size in both) / expected - 1 if expected else None
+
+
+def _is_beside_fewer(
+    epoch: EpochRecord, shared: Mapping[tuple[int, int], tuple[RunSetting, int]]
+) -> bool:
+    """Whether fewer workers shared the device in the epoch before or after, in its setting."""
+    beside = (shared.get((epoch.run, epoch.metrics.epoch + step)) for step in (-1, 1))
+    return any(
+        one is not None and one[0] == epoch.setting and one[1] < epoch.sharing for one in beside
+    )
 
 
 def _per_image(epochs: Iterable[EpochRecord], *, is_computed: bool) -> dict[int, float]:

@@ -23,6 +23,9 @@ from fastrcaps_search.store.reading import Signs, Snapshot
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
+A_WHILE = 0.1
+"""Part of the epochs that other neighbours on the device may train without a warning."""
+
 
 @dataclass(frozen=True, slots=True)
 class StudySummary:
@@ -174,16 +177,23 @@ def _sharing(trials: Sequence[TrialRecord]) -> tuple[int, ...]:
 
 
 def _warnings(complete: Sequence[TrialRecord], seconds: ReferenceSeconds) -> tuple[str, ...]:
-    """That seconds were computed, where the complete trials did not all train alike."""
-    if not seconds.computed or not any(trial.epochs for trial in complete):
-        return ()
+    """That seconds were computed, where the complete trials did not all train alike.
+
+    Not where fewer workers than usual did so for a while on the device of the study: at its end
+    there are always some.
+    """
+    epochs = [epoch for trial in complete for epoch in trial.epochs]
+    computed = sum(epoch.computed_seconds is not None for epoch in epochs)
     settings = _settings(complete)
     mixed: dict[str, Sequence[object]] = {
         "devices": sorted({setting.device_name for setting in settings}),
         "versions of torch": sorted({setting.torch_version for setting in settings}),
         "numbers of threads": sorted({setting.threads for setting in settings}),
-        "numbers of workers per device": _sharing(complete),
     }
+    is_homogeneous = not any(len(each) > 1 for each in mixed.values())
+    if not (seconds.computed and epochs) or (is_homogeneous and computed <= A_WHILE * len(epochs)):
+        return ()
+    mixed["numbers of workers per device"] = _sharing(complete)
     found = "; ".join(
         f"{what} ({', '.join(map(str, each))})" for what, each in mixed.items() if len(each) > 1
     )

@@ -10,6 +10,7 @@ from typing import Any
 from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report import text
+from fastrcaps_search.store.records import StudyRecord
 
 
 def tell(line: str) -> None:
@@ -54,30 +55,32 @@ TRIAL_HEAD = (
 )
 
 
-def print_trials(rows: Sequence[dict[str, Any]]) -> None:
-    """A row for each trial, and whether values are estimates."""
+def print_trials(rows: Sequence[dict[str, Any]], *, device: str | None) -> None:
+    """A row for each trial, and what its values are.
+
+    Args:
+        rows: Those of ``trials --json``.
+        device: Whose seconds they have; ``None`` where no device is known yet.
+    """
     labels = [OBJECTIVES[name].label for name in further(rows[0]["values"])] if rows else []
     head = (*TRIAL_HEAD[:-3], *labels, *TRIAL_HEAD[-3:])
     print_table([head, *map(trial_cells, rows)])
     if any("measured" in row for row in rows):
         print("accuracy: estimates of the true means; means of the runs: --json")
-    if any("seconds_basis" in row for row in rows):
-        print("seconds: those of the reference device, ~ computed; as they were measured: --json")
+    if rows and device is not None:
+        computed = any("seconds_basis" in row for row in rows)
+        print(f"seconds: on {device}{'; ~ computed, as measured: --json' if computed else ''}")
 
 
-def print_front(rows: Sequence[dict[str, Any]], *, study: str, front_runs: int) -> None:
-    """The rows of the front, and what is still unknown of it.
-
-    Args:
-        rows: Those of ``front --json``.
-        study: Name of the study.
-        front_runs: Runs that are planned for each trial on or near the front.
-    """
-    print_trials(rows)
+def print_front(rows: Sequence[dict[str, Any]], study: StudyRecord) -> None:
+    """The rows of the front (those of ``front --json``), and what is still unknown of it."""
+    print_trials(rows, device=study.reference_device)
     if any(row["front_probability"] is None for row in rows):
-        advice = f"`fastrcaps-search run --study {study} --runs-on-front 5` says how sure it is"
-        if front_runs:
-            advice = f"{front_runs} runs are planned for each trial on or near the front"
+        advice = (
+            f"`fastrcaps-search run --study {study.name} --runs-on-front 5` says how sure it is"
+        )
+        if study.front_runs:
+            advice = f"{study.front_runs} runs are planned for each trial on or near the front"
         print(f"on front: ? where nothing was repeated; {advice}")
 
 

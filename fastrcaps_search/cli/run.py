@@ -183,7 +183,7 @@ def _end(outcome: RunOutcome, options: RunOptions, pages: Path) -> None:
     rows = front_rows(outcome.trials)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
-        output.print_front(rows, study=study.name, front_runs=study.front_runs)
+        output.print_front(rows, study)
     elif any(trial.infeasible for trial in outcome.trials):
         print(f"\n{output.no_front(study.name)}")
     with _page_or_warning():

@@ -33,11 +33,12 @@ def trials(arguments: argparse.Namespace) -> None:
         UsageError: The trial or the reason is not one that can be; see ``setting_aside``.
     """
     _change(arguments)
-    rows = trial_rows(_read(arguments).trials)
+    seen = _read(arguments)
+    rows = trial_rows(seen.trials)
     if arguments.json:
         output.print_json(rows)
     else:
-        output.print_trials(rows)
+        output.print_trials(rows, device=seen.study.reference_device)
 
 
 def _change(arguments: argparse.Namespace) -> None:
@@ -68,17 +69,18 @@ def front(arguments: argparse.Namespace) -> None:
     elif not rows and any(trial.infeasible for trial in seen.trials):
         print(output.no_front(study.name))
     else:
-        output.print_front(rows, study=study.name, front_runs=study.front_runs)
+        output.print_front(rows, study)
 
 
 def select(arguments: argparse.Namespace) -> None:
     """Print the trial and why it is the one."""
     criteria = given_criteria(arguments) or Criteria()
-    row = select_row(choosable_rows(_read(arguments).trials), criteria)
+    seen = _read(arguments)
+    row = select_row(choosable_rows(seen.trials), criteria)
     if arguments.json:
         output.print_json(row)
     else:
-        output.print_trials([row])
+        output.print_trials([row], device=seen.study.reference_device)
         print(row["why"])
 
 

@@ -94,6 +94,20 @@ def test_computed_and_measured_seconds_of_a_configuration_are_compared() -> None
     assert figures([both, *others]) == pytest.approx([3, 0.03, 0.12, -0.03])
 
 
+def test_an_epoch_in_which_workers_came_or_went_is_no_pair() -> None:
+    # Two workers until the second epoch, in which one of them ended, and again from the fourth,
+    # in which another began: in between 2 s alone, 2.5 s as two.
+    def shared(number: int, sharing: int, measured: float, computed: float | None) -> EpochRecord:
+        made = epoch(8, measured, computed)
+        return replace(made, metrics=replace(made.metrics, epoch=number), sharing=sharing)
+
+    epochs = [
+        *(shared(1, 2, 2.4, None), shared(2, 2, 2.1, None), shared(3, 1, 2.0, 2.5)),
+        *(shared(4, 2, 2.2, None), shared(5, 2, 2.6, None)),
+    ]
+    assert figures([counted(0, [1], epochs=epochs)]) == pytest.approx([1, 0.0, 0.0, 0.0])
+
+
 def test_without_a_pair_nothing_is_checked() -> None:
     apart = [
         counted(0, [0], epochs=[epoch(8, 2.0)]),

@@ -314,6 +314,21 @@ def test_computed_seconds_are_said_in_a_sentence() -> None:
     assert summarise(named, [trial(0, (0.9, 1.0, 1.0)), there], []).warnings == ()
 
 
+@pytest.mark.parametrize(("alone", "warnings"), [(1, 0), (2, 1)])
+def test_fewer_neighbours_at_the_end_of_a_study_are_no_mix(alone: int, warnings: int) -> None:
+    # Ten epochs by two workers, of which the last ones were trained by one alone.
+    made = trial(0, (0.9, 1.0, 1.0), sharing=2)
+    (epoch,) = made.epochs
+    epochs = [replace(epoch, metrics=replace(epoch.metrics, epoch=n)) for n in range(1, 11)]
+    epochs[-alone:] = [replace(one, sharing=1, computed_seconds=1.2) for one in epochs[-alone:]]
+    (run,) = made.runs
+    runs = (replace(run, best_epoch=10, computed_epochs=alone),)
+    named = replace(study(1), reference_device="Test CPU")
+    summary = summarise(named, [replace(made, runs=runs, epochs=tuple(epochs))], [])
+    assert len(summary.warnings) == warnings
+    assert summary.seconds.computed == 1
+
+
 def test_only_values_that_are_compared_can_be_mixed() -> None:
     other = replace(SETTING, device_name="Test GPU")
     trials = [trial(0, (0.9, 1.0, 1.0)), trial(1, state=TrialState.RUNNING, setting=other)]

@@ -73,8 +73,8 @@ def test_what_another_machine_trains_counts_in_seconds_of_the_first(command: Com
 
     listed = command("trials", "--study", "mixed").stdout.splitlines()
     assert ["~" in line for line in listed[1:3]] == [False, True]
-    assert listed[3].startswith("seconds: those of the reference device, ~ computed; ")
     first, second = command.json("trials", "--study", "mixed")
+    assert listed[3] == f"seconds: on {first['device']}; ~ computed, as measured: --json"
     assert "seconds_basis" not in first
     assert second["seconds_basis"] == "computed"
     with closing(sqlite3.connect(command.folder / "fastrcaps.db")) as connection:
