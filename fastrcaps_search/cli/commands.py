@@ -95,8 +95,9 @@ COMMANDS = (
         ),
         flag(
             "--reference-device NAME",
-            "device in whose seconds the study counts, here or calibrated for it, as `doctor` names "
-            "it, before its first trial (default: the first one that trains for it)",
+            "device in whose seconds the study counts, one that is here or was calibrated for it, "
+            "as `doctor` names it, before its first trial (default: the first one that trains for "
+            "it)",
         ),
         *flags.WORK,
         flag(
