@@ -66,6 +66,20 @@ def device_here(
         return probe.look(options.devices).device_name
 
 
+def announced(
+    store: Store, study: StudyRecord, options: DeviceOptions, tell: Callable[[str], None]
+) -> bool:
+    """Say what will be measured where that is certain, as nothing was yet; whether it was said.
+
+    Torch takes seconds to say what is here.
+    """
+    known = store.read(lambda connection: read_calibrations(connection, study.study_id))
+    if known or study.reference_device is not None:
+        return False
+    tell(announcement(study.definition, on_cpu=options.may_use_cpu))
+    return True
+
+
 def calibrated_device(
     store: Store,
     study: StudyRecord,
@@ -73,6 +87,7 @@ def calibrated_device(
     *,
     cores: int,
     stop: threading.Event,
+    is_told: bool,
     tell: Callable[[str], None],
     waits: Callable[[str], None],
 ) -> Calibrated:
@@ -87,6 +102,7 @@ def calibrated_device(
         options: Devices and workers that were asked for.
         cores: Cores of this machine for the command.
         stop: Set when the run is to stop.
+        is_told: Whether it was said already what is measured (:func:`announced`).
         tell: Called with what is measured, and what was found, a line each.
         waits: Called where the cores are not free, with who holds them.
 
@@ -99,12 +115,6 @@ def calibrated_device(
         Slots(owner=f"measuring for study {study.name}") as slots,
         Probe(study.definition, threads=cores, stop=stop) as probe,
     ):
-        begins = announcement(study.definition, on_cpu=options.may_use_cpu)
-        known = store.read(lambda connection: read_calibrations(connection, study.study_id))
-        # Torch takes seconds to say what is here: where nothing was measured yet, all will be.
-        is_told = not known and study.reference_device is None
-        if is_told:
-            tell(begins)
         machine = probe.look(options.devices)
         _require_reference(store, study, machine.device_name)
         asked = options.layout(len(machine.devices), cores=cores)
@@ -118,7 +128,7 @@ def calibrated_device(
         reason = "as before"
         if layout is None or not measuring.is_complete(layout, known):
             if not is_told:
-                tell(begins)
+                tell(announcement(study.definition, on_cpu=on_cpu))
             layout, known, reason = measuring.measured(layout, known)
     chosen = asked or layout
     here = nearest(known, _setting(machine, chosen), chosen.workers)

@@ -18,7 +18,7 @@ from fastrcaps_search.errors import (
     StoreError,
 )
 from fastrcaps_search.search import files
-from fastrcaps_search.search.calibrate import calibrated_device
+from fastrcaps_search.search.calibrate import announced, calibrated_device
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.engines import Cluster
 from fastrcaps_search.search.entering import enter
@@ -85,6 +85,7 @@ class Orchestrator:
         self.options = options
         self.stop = patience.stop
         self._cluster: Cluster | None = None
+        self._is_announced = False
         require_file(options.location)
         files.require_usable(options.location)
         self._store = Store.writing(options.location, patience=patience)
@@ -148,9 +149,11 @@ class Orchestrator:
             StoreError: The database cannot be used.
         """
         self._say_what_is_stored_already(observer)
+        before = self.outcome()
+        if self._cluster is None and not before.work.is_done:
+            self._announce(observer)
         # What the last workers of the study could not tell, killed in that moment.
         self.tell_optuna()
-        before = self.outcome()
         if before.work.is_done and not self._gives_back:
             observer.nothing_left(before)
         if isinstance(self.options, RunOptions) and self._cluster is not None:
@@ -266,6 +269,7 @@ class Orchestrator:
             options,
             cores=granted.amount,
             stop=self.stop,
+            is_told=self._announce(observer),
             tell=observer.measures,
             waits=observer.waits_for_cores,
         )
@@ -278,6 +282,13 @@ class Orchestrator:
             left=outcome.work.at_once,
             reason=found.reason,
         )
+
+    def _announce(self, observer: RunObserver) -> bool:
+        """Say once what will be measured, where that is certain; whether it was said."""
+        if not self._is_announced:
+            study, devices = self.study, self.options.devices
+            self._is_announced = announced(self._store, study, devices, observer.measures)
+        return self._is_announced
 
     def train(self, plan: WorkerPlan, observe: Observer) -> str:
         """Start the workers and see them through.
