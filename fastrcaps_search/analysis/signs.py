@@ -49,7 +49,7 @@ class WorkerStatus:
         device_name: Name of the processor or card; ``None`` while it is unknown.
         job: Job of a batch system that it runs in, in words.
         life: Whether it lives.
-        doing: ``starts``, ``trains``, ``tests``, ``waits`` or ``waits for cores``.
+        doing: ``starts``, ``trains``, ``tests``, ``waits``, ``waits for cores`` or ``measures``.
         trial: The trial at hand.
         run: Index of its run.
         purpose: ``train`` or ``test``, where it holds the run.

@@ -52,10 +52,11 @@ def run_study(
 
     Args:
         study: A shipped name, a study file, the name of a stored study, or a definition.
-        trials: The study's total of trials.
+        trials: The study's total of trials; a warning says where it is to have more already.
         runs_on_front: Runs that each trial on or near the front is to have in all, 2 or more.
         reference_device: Name of the device in whose seconds the study counts, to be told before
-            its first trial; the first one that trains for it when ``None``.
+            its first trial, one of this machine unless the workers are placed elsewhere; the first
+            one that trains for it when ``None``.
         storage: Database, as for ``--storage``; when ``None``, that of ``FASTRCAPS_STORAGE`` or
             ``fastrcaps.db`` here.
         data_dir: Folder with image data.
@@ -71,7 +72,7 @@ def run_study(
             count.
         launcher: What starts the workers: ``local``, the name of a plug-in's launcher, or that of
             an engine which places them, such as ``slurm``; ``workers`` are then its jobs, 1 when
-            ``None``, and 0 gives all back.
+            ``None``, and 0 gives those of a stored study back and does nothing else.
         launcher_options: What such an engine is told, as for ``--launcher-option``; several values
             of one name as a list.
         detach: Whether to return once such an engine has the workers.

@@ -84,8 +84,8 @@ COMMANDS = (
         flags.STUDY,
         flag(
             "--trials N",
-            "the study's total of trials, those that are done already included (default: as "
-            "before; a new search must be told)",
+            "the study's total of trials, those that are done already included; it can only grow "
+            "(default: as before; a new search must be told)",
             whole(1, MOST_TRIALS),
         ),
         flag(
@@ -95,8 +95,9 @@ COMMANDS = (
         ),
         flag(
             "--reference-device NAME",
-            "device in whose seconds the study counts, as `doctor` names it, before its first "
-            "trial (default: the first one that trains for it)",
+            "device in whose seconds the study counts, one that is here or was calibrated for it, "
+            "as `doctor` names it, before its first trial (default: the first one that trains for "
+            "it)",
         ),
         *flags.WORK,
         flag(

@@ -140,6 +140,9 @@ class _Printed(RunObserver):
         self._arguments = arguments
         self._meanwhile = meanwhile
 
+    def measures(self, line: str) -> None:
+        self._say(line)
+
     def waits_for_cores(self, holders: str) -> None:
         by = holders or "another process"
         output.tell(f"waits for free cores to measure on, in use by {by}")
@@ -156,19 +159,18 @@ class _Printed(RunObserver):
         self, orchestrator: Orchestrator, plan: WorkerPlan, before: RunOutcome
     ) -> Iterator[Observer]:
         self.has_trained = True
-        if not self._arguments.quiet:
-            print(plan_line(plan, before), flush=True)
+        self._say(plan_line(plan, before))
         with self._meanwhile, display(orchestrator, plan, self._arguments) as observe:
             yield observe
 
     @contextmanager
     def placing(self) -> Iterator[Callable[[str], None]]:
-        def tell(line: str) -> None:
-            if not self._arguments.quiet:
-                print(line, flush=True)
-
         with self._meanwhile:
-            yield tell
+            yield self._say
+
+    def _say(self, line: str) -> None:
+        if not self._arguments.quiet:
+            print(line, flush=True)
 
 
 def _standing(outcome: RunOutcome) -> str:

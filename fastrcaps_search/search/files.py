@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import platform
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from fastrcaps_search.disk import reason
 from fastrcaps_search.errors import DiskError, UsageError
 from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
 from fastrcaps_search.store.location import Location
@@ -48,7 +50,7 @@ def used_bytes(location: Location, study: StudyRecord) -> int | None:
 
 
 def require_usable(location: Location) -> None:
-    """Make sure that checkpoints can be kept where they are in object storage.
+    """Make sure that checkpoints and logs can be kept where they are to be.
 
     Raises:
         DiskError: They cannot be.
@@ -56,6 +58,29 @@ def require_usable(location: Location) -> None:
     """
     if location.files_url is not None:
         RemoteFolder(location.files_url).require_usable()
+    # Of the folder of an SQLite file the database itself says what is wrong.
+    if location.path is None or location.files.parent != location.path.parent:
+        require_writable(location.files, advice="name another with --files")
+
+
+def require_writable(folder: Path, *, advice: str) -> None:
+    """Make sure that a folder can be made where it is missing, and written; nothing is left there.
+
+    Args:
+        folder: The folder.
+        advice: What can be done where it cannot.
+
+    Raises:
+        DiskError: It cannot.
+    """
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise DiskError(
+            f"{folder} must be a folder that can be written, got: {reason(error)}; fix it, or "
+            f"{advice}"
+        ) from error
 
 
 def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:

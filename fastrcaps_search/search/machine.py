@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.training.resources import torch_environment
 
 PROBE_SECONDS = 300.0
-"""The longest that an answer may take."""
+"""The longest that an answer may take, for each network that it is about."""
 POLL_SECONDS = 0.2
 LARGEST = (Decoder.FULL, False)
 """Decoder and weight sharing of the network that layouts are compared by."""
@@ -65,6 +65,9 @@ class Probe(AbstractContextManager["Probe"]):
         threads: The most threads of a worker.
         stop: Set when the run is to stop.
 
+    Attributes:
+        beat: Called again and again while an answer is waited for.
+
     Raises:
         InterruptedRunError: From any question: asked to stop.
         RunError: From any question: torch cannot say, or no step could be made.
@@ -74,6 +77,7 @@ class Probe(AbstractContextManager["Probe"]):
         self, definition: StudyDefinition | None, *, threads: int, stop: threading.Event
     ) -> None:
         self._definition = definition
+        self.beat: Callable[[], object] = lambda: None
         self._stop = stop
         self._resources = ExitStack()
         # Closed with the process.
@@ -166,7 +170,8 @@ class Probe(AbstractContextManager["Probe"]):
                 "layouts": [(layout.workers, layout.threads) for layout in layouts],
                 "networks": networks,
                 "batch_sizes": sizes,
-            }
+            },
+            networks=len(networks),
         )
         found: dict[WorkerLayout, list[StepSeconds]] = {
             WorkerLayout(workers, threads): [
@@ -176,19 +181,21 @@ class Probe(AbstractContextManager["Probe"]):
         }
         return found, answer["left_out"]
 
-    def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, question: Mapping[str, Any], *, networks: int = 1) -> dict[str, Any]:
         """The probe's answer, unless the run is to stop or it takes far too long."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
             print(json.dumps(question), file=process.stdin, flush=True)
-        end = time.monotonic() + PROBE_SECONDS
+        seconds = PROBE_SECONDS * networks
+        end = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while not self._stop.is_set():
                 if time.monotonic() >= end:
-                    raise _failure(f"nothing within {PROBE_SECONDS:g} s")
+                    raise _failure(f"nothing within {seconds:g} s")
+                self.beat()
                 if selector.select(POLL_SECONDS):
                     break
         answer = "" if self._stop.is_set() else process.stdout.readline()

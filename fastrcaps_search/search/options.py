@@ -164,7 +164,7 @@ def asked_study(study: StudyLike, location: Location) -> StudyDefinition:
         raise
     except UsageError as error:
         try:
-            stored = _stored(location, str(study))
+            stored = stored_study(location, str(study))
         except StoreError as unread:
             raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
         if stored is not None:
@@ -172,23 +172,7 @@ def asked_study(study: StudyLike, location: Location) -> StudyDefinition:
         raise UsageError(f"{error}, and it is not stored in {location.shown}") from error
 
 
-def budget(options: RunOptions) -> int:
-    """Trials that the study is to have: as asked, else as listed, else as stored.
-
-    Raises:
-        UsageError: None of these is known.
-    """
-    if options.trials is not None:
-        return options.trials
-    if options.definition.configurations:
-        return len(options.definition.configurations)
-    stored = _stored(options.location, options.definition.name)
-    if stored is not None:
-        return stored.budget
-    raise UsageError("--trials must be given to begin a search, for example --trials 12")
-
-
-def _stored(location: Location, name: str) -> StudyRecord | None:
+def stored_study(location: Location, name: str) -> StudyRecord | None:
     """The study of that name, if it is there."""
     path = location.path
     if path is not None and not path.is_file():

@@ -18,20 +18,21 @@ from fastrcaps_search.errors import (
     StoreError,
 )
 from fastrcaps_search.search import files
-from fastrcaps_search.search.calibrate import calibrated_device
+from fastrcaps_search.search.calibrate import announced, calibrated_device
 from fastrcaps_search.search.configurations import configuration_count
-from fastrcaps_search.search.engines import Engine
+from fastrcaps_search.search.engines import Cluster
+from fastrcaps_search.search.entering import enter
 from fastrcaps_search.search.launch import LAUNCHERS, WorkerSpec
 from fastrcaps_search.search.layouts import WorkerPlan, plan_workers
 from fastrcaps_search.search.missing import missing_files
-from fastrcaps_search.search.options import RunOptions, WorkerOptions, budget
+from fastrcaps_search.search.options import RunOptions, WorkerOptions
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.search.placing import Placing
-from fastrcaps_search.search.slots import Slots, runtime_folder
+from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.supervise import Observer, Supervisor
-from fastrcaps_search.store.enter import enter_study
+from fastrcaps_search.store.engine import require_file
 from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
@@ -44,6 +45,9 @@ MOST_OTHER_WORKERS = 1024
 
 class RunObserver:
     """Hears how a run goes; this one says nothing."""
+
+    def measures(self, line: str) -> None:
+        """What is measured before anything trains, and what was found."""
 
     def waits_for_cores(self, holders: str) -> None:
         """The cores that are to be measured on are not free: who holds them."""
@@ -80,6 +84,9 @@ class Orchestrator:
     def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
         self.options = options
         self.stop = patience.stop
+        self._cluster: Cluster | None = None
+        self._is_announced = False
+        require_file(options.location)
         files.require_usable(options.location)
         self._store = Store.writing(options.location, patience=patience)
         self._impatient = Store(options.location, self._store.engine)
@@ -91,22 +98,16 @@ class Orchestrator:
 
     @classmethod
     def begin(cls, options: RunOptions, patience: RetryPolicy | None = None) -> Orchestrator:
-        """Create the study, or go on with it."""
-        # Whatever refuses the run had better do so before anything is stored.
-        runtime_folder()
-        files.require_usable(options.location)
+        """Create the study, or go on with it; a run that is refused stores nothing.
+
+        Raises:
+            FastrcapsError: It is refused.
+        """
         patience = patience or RetryPolicy(options.store_patience)
-        patience(
-            lambda: enter_study(
-                options.location,
-                options.definition,
-                seed=options.seed,
-                budget=budget(options),
-                front_runs=options.front_runs or 0,
-                reference_device=options.reference_device,
-            )
-        )
-        return cls(options.definition.name, options, patience)
+        cluster = enter(options, patience)
+        made = cls(options.definition.name, options, patience)
+        made._cluster = cluster
+        return made
 
     def close(self) -> None:
         """Close the connections."""
@@ -147,14 +148,38 @@ class Orchestrator:
             RunError: The machine could not be measured, or the workers could not go on.
             StoreError: The database cannot be used.
         """
+        self._say_what_is_stored_already(observer)
+        before = self.outcome()
+        if self._cluster is None and not before.work.is_done:
+            self._announce(observer)
         # What the last workers of the study could not tell, killed in that moment.
         self.tell_optuna()
-        before = self.outcome()
-        if before.work.is_done:
+        if before.work.is_done and not self._gives_back:
             observer.nothing_left(before)
-        if isinstance(self.options, RunOptions) and (engine := self.options.engine):
-            return self._place(self.options, engine, observer, before)
+        if isinstance(self.options, RunOptions) and self._cluster is not None:
+            return self._place(self.options, self._cluster, observer, before)
         return before if before.work.is_done else self._run_here(observer, before)
+
+    @property
+    def _gives_back(self) -> bool:
+        """Whether the run does no more than give jobs back to an engine."""
+        return isinstance(self.options, RunOptions) and self.options.jobs == 0
+
+    def _say_what_is_stored_already(self, observer: RunObserver) -> None:
+        """Say where less was asked for than the study is to have: the largest number counts."""
+        options, study = self.options, self.study
+        if not isinstance(options, RunOptions) or self._gives_back:
+            return
+        if options.trials is not None and options.trials < study.budget:
+            observer.warned(
+                f"the study's budget is {study.budget} already; --trials {options.trials} changes "
+                "nothing"
+            )
+        if options.front_runs is not None and options.front_runs < study.front_runs:
+            observer.warned(
+                f"each trial on or near the front is to have {study.front_runs} runs already; "
+                f"--runs-on-front {options.front_runs} changes nothing"
+            )
 
     def _run_here(self, observer: RunObserver, before: RunOutcome) -> RunOutcome:
         """Train on this machine what is left."""
@@ -206,15 +231,14 @@ class Orchestrator:
         return _exhausted(found) if proposal is None else found
 
     def _place(
-        self, options: RunOptions, engine: Engine, observer: RunObserver, before: RunOutcome
+        self, options: RunOptions, cluster: Cluster, observer: RunObserver, before: RunOutcome
     ) -> RunOutcome:
         """Let an engine place the workers; nothing is planned for this machine."""
-        if options.location.path is not None:
+        if options.location.path is not None and not self._gives_back:
             observer.warned(
                 f"{options.location.shown} is a file: all jobs must run on this machine, with the "
                 "file on its own disk; several machines need a PostgreSQL database"
             )
-        cluster = engine.open(options.launcher_options)
         with observer.placing() as tell:
             placing = Placing(
                 *(cluster, options, self._store, self.study),
@@ -224,6 +248,8 @@ class Orchestrator:
             )
             parting = placing.run()
         self.tell_optuna()
+        if self._gives_back:
+            return replace(self.outcome(), parting=parting or "no job is left")
         return self._after(before, parting)
 
     def plan(self, observer: RunObserver, outcome: RunOutcome) -> WorkerPlan:
@@ -243,6 +269,8 @@ class Orchestrator:
             options,
             cores=granted.amount,
             stop=self.stop,
+            is_told=self._announce(observer),
+            tell=observer.measures,
             waits=observer.waits_for_cores,
         )
         return plan_workers(
@@ -254,6 +282,13 @@ class Orchestrator:
             left=outcome.work.at_once,
             reason=found.reason,
         )
+
+    def _announce(self, observer: RunObserver) -> bool:
+        """Say once what will be measured, where that is certain; whether it was said."""
+        if not self._is_announced:
+            study, devices = self.study, self.options.devices
+            self._is_announced = announced(self._store, study, devices, observer.measures)
+        return self._is_announced
 
     def train(self, plan: WorkerPlan, observe: Observer) -> str:
         """Start the workers and see them through.

@@ -257,22 +257,32 @@ def reading_engine(location: Location, *, immutable: bool = False) -> Engine:
     path = location.path
     if path is None:
         return writing_engine(location).execution_options(**{READS: True})
-    if path.is_dir():
-        raise WrongStoreError(
-            f"{path} must be a database, got a folder; name a file with --storage, "
-            f"for example {path / 'fastrcaps.db'}"
-        )
-    if not path.is_file():
-        came = "no file" if path.exists() else "no such file"
-        raise WrongStoreError(
-            f"{path} must be a database with a study, got {came}; start one with "
-            "`fastrcaps-search run`, or name another with --storage"
-        )
+    require_file(location)
     options = {"immutable": "1"} if immutable else {}
     engine = _engine(_sqlite_url(path, mode="ro", **options), **engine_settings(location))
     event.listen(engine, "connect", _leave_transactions)
     event.listen(engine, "begin", _begin_reading)
     return engine
+
+
+def require_file(location: Location) -> None:
+    """Make sure that an SQLite file is there.
+
+    Raises:
+        WrongStoreError: It is not.
+    """
+    path = location.path
+    if path is not None and path.is_dir():
+        raise WrongStoreError(
+            f"{path} must be a database, got a folder; name a file with --storage, "
+            f"for example {path / 'fastrcaps.db'}"
+        )
+    if path is not None and not path.is_file():
+        came = "no file" if path.exists() else "no such file"
+        raise WrongStoreError(
+            f"{path} must be a database with a study, got {came}; start one with "
+            "`fastrcaps-search run`, or name another with --storage"
+        )
 
 
 def _leave_transactions(connection: sqlite3.Connection, record: object) -> None:

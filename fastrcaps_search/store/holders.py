@@ -124,7 +124,7 @@ class Sign:
     """What a worker is doing.
 
     Attributes:
-        doing: ``starts``, ``trains``, ``tests``, ``waits`` or ``waits for cores``.
+        doing: ``starts``, ``trains``, ``tests``, ``waits``, ``waits for cores`` or ``measures``.
         number: The trial at hand.
         run: Index of its run.
         epoch: Last epoch that it ended or is in.

@@ -180,6 +180,8 @@ def _files_place(named: str) -> str | Path:
         wrong = "a URL with one of ? # * [ ] ::"
     elif scheme.lower() in ("file", "local"):
         wrong = f"a {scheme} URL; name a folder of this machine by its path"
+    elif scheme.lower() == "memory":
+        wrong = "a memory URL, where no other process would find a network; name one that lasts"
     elif not rest:
         wrong = "a URL without a bucket"
     if wrong:

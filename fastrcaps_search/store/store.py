@@ -13,7 +13,12 @@ from fastrcaps_search.definition.load import StudyLike, stored_name
 from fastrcaps_search.errors import DiskError, ReadOnlyStoreError
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.db_errors import note_used, store_errors
-from fastrcaps_search.store.engine import reading_engine, snapshot_options, writing_engine
+from fastrcaps_search.store.engine import (
+    reading_engine,
+    require_file,
+    snapshot_options,
+    writing_engine,
+)
 from fastrcaps_search.store.holders import ClaimRecord, LeaseRecord
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.reading import (
@@ -234,5 +239,6 @@ def opened_study(
     Raises:
         StoreError: The database cannot be used, or holds no such study.
     """
+    require_file(location)
     with Store.writing(location) if writing else Store.reading(location) as store:
         yield store, store.study(stored_name(study))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -22,9 +23,10 @@ import fastrcaps_search
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.training.device import device_name
 from fastrcaps_search.training.resources import cores
+from tests.store.workers import until
 
 if TYPE_CHECKING:
-    from tests.end_to_end.conftest import Command
+    from tests.end_to_end.conftest import Command, ReadUntil
 
 pytestmark = pytest.mark.slow
 
@@ -139,8 +141,10 @@ def test_a_larger_total_goes_on_and_a_smaller_one_changes_nothing(
     command, _ = ran
     shutil.copytree(command.folder, command.folder / "copy")
     copy = type(command)(command.folder / "copy")
-    assert copy("run", "--study", "quick.toml", "--trials", "2").stdout.startswith(
-        "quick: 4/4 done, nothing to train\n"
+    done = copy("run", "--study", "quick.toml", "--trials", "2")
+    assert done.stdout.startswith("quick: 4/4 done, nothing to train\n")
+    assert done.stderr == (
+        "warning: the study's budget is 4 already; --trials 2 changes nothing\n"
     )
     done = copy("run", "--study", "quick.toml", "--trials", "5", "--quiet")
     assert "begins" not in done.stdout
@@ -226,8 +230,9 @@ def test_report_writes_the_page_where_it_is_told(ran: tuple[Command, str]) -> No
 
 
 def plan(printed: str) -> str:
-    """Workers and their device in the first line that a run prints."""
-    return printed.splitlines()[0].split("; ")[2]
+    """Workers and their device in the line that says what a run is about to do."""
+    (line,) = (line for line in printed.splitlines() if " trials done, " in line)
+    return line.split("; ")[2]
 
 
 def threads_of(command: Command, number: int) -> set[int]:
@@ -267,6 +272,15 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     ((device, count, workers, threads),) = rows.fetchall()
     connection.close()
     assert (device, count) == (name, cores().amount)
+    # Before torch has said what is here, and once it has been measured.
+    begins, *_, measured, _ = itertools.takewhile(
+        lambda line: "worker-" not in line, first.stdout.splitlines()
+    )
+    assert begins == (
+        "small: measuring once how fast the CPU trains 1 network at batch sizes 1, 4, 8, 16, 32, "
+        "64: about 10 s or more"
+    )
+    assert re.fullmatch(r"measured in \d+ s: [0-9.]+ ms a step of 16 images", measured)
     assert 1 <= workers * threads <= count
     if count > 1:
         assert re.fullmatch(
@@ -287,6 +301,32 @@ def test_the_first_run_measures_how_many_workers_are_fastest_and_later_ones_do_a
     end = "seconds will be computed, not measured, where that makes a difference\n"
     assert other.stderr.endswith(f"as the study began there: {end}")
     assert len(other.stderr.splitlines()) == 1
+
+
+def test_status_says_that_a_machine_is_measured(command: Command, read_until: ReadUntil) -> None:
+    run = command.start("run", "--study", "mnist-mini", "--trials", "1")
+    seen: list[dict[str, Any]] = []
+
+    def is_measured() -> bool:
+        seen.append(command.json("status", "--study", "mnist-mini"))
+        return bool(seen[-1]["workers"])
+
+    try:
+        read_until(run, "mnist-mini: measuring once how fast the ")
+        until(is_measured, 60.0)
+        run.terminate()
+        _, error = run.communicate()
+    finally:
+        run.kill()
+    (worker,) = seen[-1]["workers"]
+    assert (worker["worker"], worker["doing"], worker["life"]) == (
+        "calibration",
+        "measures",
+        "alive",
+    )
+    assert seen[-1]["stuck"] == []
+    assert (run.returncode, "interrupted before anything was trained" in error) == (130, True)
+    assert command.json("status", "--study", "mnist-mini")["workers"] == []
 
 
 def run_broken(command: Command, error: str, *more: str) -> subprocess.CompletedProcess[str]:

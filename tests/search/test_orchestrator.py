@@ -12,7 +12,7 @@ import pytest
 
 import fastrcaps_search
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import RunError, StoreError, UsageError
+from fastrcaps_search.errors import RunError, StoreError, StudyMismatchError, UsageError
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import calibrate, orchestrator
 from fastrcaps_search.search.launch import WorkerSpec
@@ -27,6 +27,7 @@ from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.calibrations import read_reference
 from fastrcaps_search.store.claiming import Claimant
+from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.layouts import WorkerLayout
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
@@ -60,6 +61,7 @@ class Pretended:
         compared: Layouts that were compared since the list was emptied.
         calibrated: Layouts that were calibrated since.
         started: The workers of the last run.
+        measures: Called while it calibrates.
         meanwhile: Called while its workers train.
         parting: Why they end with work left, which they never do.
     """
@@ -72,6 +74,7 @@ class Pretended:
         self.compared: list[WorkerLayout] = []
         self.calibrated: list[WorkerLayout] = []
         self.started: list[WorkerSpec] = []
+        self.measures: Callable[[], object] = lambda: None
         self.meanwhile: Callable[[], object] = lambda: None
         self.parting = ""
 
@@ -97,6 +100,7 @@ class Pretended:
         self, machine: MachineInfo, layouts: list[WorkerLayout]
     ) -> dict[WorkerLayout, dict[str, dict[int, float]]]:
         self.calibrated += layouts
+        self.measures()
         return {one: {"only": {16: self.measured.get(one, 0.1)}} for one in layouts}
 
     def supervisor(self, specs: list[WorkerSpec], **_: object) -> Pretended:
@@ -129,6 +133,7 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrat
             *,
             workers: int | None = None,
             workers_per_device: int | None = None,
+            front_runs: int | None = None,
             reference_device: Any = None,  # noqa: ANN401  # what a caller may give
         ) -> Orchestrator:
             location = locate(str(tmp_path / "a.db"))
@@ -139,6 +144,7 @@ def run(tmp_path: Path, machine: Pretended) -> Iterator[Callable[..., Orchestrat
                     trials=trials,
                     location=location,
                     devices=devices,
+                    front_runs=front_runs,
                     reference_device=reference_device,
                     **PATIENCE,
                 )
@@ -344,13 +350,17 @@ def test_the_layout_of_the_first_device_is_what_seconds_count_in(
 
 
 def test_nobody_begins_before_a_named_reference_device_is_calibrated(
-    run: Callable[..., Orchestrator], machine: Pretended
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
 ) -> None:
-    waiting = run(reference_device="a card")
+    # As a run does whose workers are placed elsewhere.
+    location = locate(str(tmp_path / "a.db"))
+    enter_study(location, STUDY, seed=None, budget=4, reference_device="a card")
+    waiting = run()
     line = (
         "^study s counts in seconds of a card, which must be calibrated before a CPU can train "
         "for it; start `fastrcaps-search worker --study s` there first, or name another "
-        "--reference-device before the first trial$"
+        r"--reference-device before the first trial \(`fastrcaps-search doctor` says what is "
+        r"here\)$"
     )
     with pytest.raises(RunError, match=line):
         waiting.plan(RunObserver(), waiting.outcome())
@@ -359,6 +369,42 @@ def test_nobody_begins_before_a_named_reference_device_is_calibrated(
     begun(run())
     machine.devices, machine.name = ("cpu",), "a CPU"
     assert begun(run())[0].endswith("on a CPU")
+
+
+def reference(tmp_path: Path) -> str | None:
+    with closing(Store.reading(locate(str(tmp_path / "a.db")))) as store:
+        return store.study("s").reference_device
+
+
+def test_a_reference_device_that_is_neither_here_nor_calibrated_is_not_stored(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    line = (
+        "^the reference device must be what this run trains on, or what was calibrated for the "
+        'study, got "a card"; it is a CPU here, as `fastrcaps-search doctor` says, and a study '
+        "that is to count in seconds of another machine is begun there by the same line$"
+    )
+    with pytest.raises(UsageError, match=line):
+        run(reference_device="a card")
+    assert not (tmp_path / "a.db").exists()
+    run()
+    assert reference(tmp_path) is None
+    # Nor is anything else of such a line.
+    with pytest.raises(UsageError, match=line):
+        run(trials=9, reference_device="a card")
+    assert (reference(tmp_path), run().study.budget) == (None, 4)
+    run(reference_device="a CPU")
+    machine.devices, machine.name = ("cuda:0",), "a card"
+    begun(run(reference_device="a card"))
+    machine.devices, machine.name = ("cpu",), "a CPU"
+    begun(run())
+    assert reference(tmp_path) == "a card"
+    # Until a trial has begun, what was calibrated may be named from anywhere.
+    run(reference_device="a CPU")
+    run(reference_device="a card")
+    finish(tmp_path, 1)
+    with pytest.raises(StudyMismatchError, match=r"must keep its reference device, a card, as "):
+        run(reference_device="a board")
 
 
 @pytest.mark.parametrize("name", ["", "two\nlines", 3])
@@ -378,10 +424,14 @@ def test_layouts_are_stored_by_device_and_cores(
 
 
 class Warned(RunObserver):
-    """Keeps the warnings."""
+    """Keeps the warnings, and what is measured."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
+        self.measured: list[str] = []
+
+    def measures(self, line: str) -> None:
+        self.measured.append(line)
 
     def warned(self, warning: str) -> None:
         self.warnings.append(warning)
@@ -413,3 +463,70 @@ def test_a_continuous_space_without_more_to_offer_is_done(
     with closing(Orchestrator.begin(options)) as orchestrator:
         work = orchestrator.run(RunObserver()).work
     assert (work.is_searching, work.exhausted, work.target) == (False, True, 2)
+
+
+# WarmAdaBatch has batches of 4 to 128 images after those of 1; 64 stand for all larger ones.
+BEGINS = (
+    "s: measuring once how fast the CPU trains 1 network at batch sizes 1, 4, 8, 16, 32, 64: "
+    "about 10 s or more"
+)
+
+
+def test_what_is_measured_is_said_before_and_after(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    observer, signs = Warned(), []
+
+    def look_at_status() -> None:
+        with closing(Store.reading(locate(str(tmp_path / "a.db")))) as store:
+            signs.append([(one.worker, one.doing) for one in store.status("s")[1].workers])
+
+    def plan() -> list[str]:
+        begun = run()
+        observer.measured = []
+        begun.plan(observer, begun.outcome())
+        return observer.measured
+
+    machine.measures = look_at_status
+    assert plan() == [BEGINS, "measured in 1 s: 120.0 ms a step of 16 images"]
+    # While it measures it is at work; then it is gone.
+    assert signs == [[("calibration", "measures")]]
+    look_at_status()
+    assert signs[1:] == [[]]
+    assert plan() == []
+    # What is here is asked first where something was measured before.
+    machine.name = "another CPU"
+    assert [line.partition(":")[0] for line in plan()] == ["s", "measured in 1 s"]
+    machine.devices, machine.name = ("cuda:0",), "a card"
+    assert plan()[-1].startswith("measured in 1 s: 100.0 ms a step of 16 images")
+
+
+def test_nothing_is_measured_for_seconds_of_a_device_that_is_not_there(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    location = locate(str(tmp_path / "a.db"))
+    enter_study(location, STUDY, seed=None, budget=4, reference_device="a card")
+    observer, waiting = Warned(), run()
+    with pytest.raises(RunError, match=r"^study s counts in seconds of a card, "):
+        waiting.plan(observer, waiting.outcome())
+    assert observer.measured == []
+
+
+def test_less_than_the_study_is_to_have_is_said_to_change_nothing(
+    tmp_path: Path, run: Callable[..., Orchestrator], machine: Pretended
+) -> None:
+    run(trials=4, front_runs=5)
+    for trials, front_runs in ((4, None), (4, 5), (6, 5)):
+        observer = Warned()
+        run(trials=trials, front_runs=front_runs).run(observer)
+        assert observer.warnings == []
+    observer = Warned()
+    run(trials=3, front_runs=2).run(observer)
+    assert observer.warnings == [
+        "the study's budget is 6 already; --trials 3 changes nothing",
+        "each trial on or near the front is to have 5 runs already; --runs-on-front 2 changes "
+        "nothing",
+    ]
+    with pytest.warns(UserWarning, match=r"^the study's budget is 6 already") as told:
+        fastrcaps_search.run_study(STUDY, trials=1, storage=str(tmp_path / "a.db"))
+    assert [one.filename for one in told] == [__file__]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import RunError
+from fastrcaps_search.errors import RunError, StudyNotFoundError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search import placing
 from fastrcaps_search.search.engines import ENGINES, JobState, PlacedJob, WorkerJob
@@ -24,6 +24,7 @@ from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.store import Store
+from tests.conftest import Cli
 from tests.store.workers import METRICS, SETTING
 
 CONTINUOUS = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
@@ -75,13 +76,13 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
 
 
 @contextmanager
-def begun(folder: Path, space: object, jobs: int = 1) -> Iterator[Orchestrator]:
+def begun(folder: Path, space: object, jobs: int = 1, trials: int = 4) -> Iterator[Orchestrator]:
     facts = {"name": "s", "network": "lenet5", "train_images": 64, "epochs": 1, "space": space}
     # No network has to meet the test set in the end.
     facts |= {"evaluate_on": "test"}
     options = RunOptions(
         definition=StudyDefinition.from_dict(facts),
-        trials=4,
+        trials=trials,
         location=locate(str(folder / "a.db")),
         lease_seconds=30.0,
         store_patience=600.0,
@@ -163,6 +164,8 @@ def test_jobs_that_fail_once_nothing_is_left_leave_the_last_word_to_the_trials(
 def test_the_file_with_the_password_goes_with_the_last_job(
     engine: Pretended, tmp_path: Path
 ) -> None:
+    with begun(tmp_path, FINITE):
+        """Stored, as no jobs are given back of a study that is not."""
     with begun(tmp_path, FINITE, jobs=0) as orchestrator:
         assert isinstance(orchestrator.options, RunOptions)
         secret = jobs_folder(orchestrator.options, orchestrator.study) / "storage"
@@ -170,3 +173,36 @@ def test_the_file_with_the_password_goes_with_the_last_job(
         secret.touch()
         assert run(orchestrator).parting == "no job is left"
     assert not secret.exists()
+
+
+def test_giving_jobs_back_begins_no_study_and_changes_none(
+    engine: Pretended, tmp_path: Path
+) -> None:
+    missing = r'^study "s" must be in .*a\.db for its jobs to be given back, got none of that name'
+    with pytest.raises(StudyNotFoundError, match=missing), begun(tmp_path, FINITE, jobs=0):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["slots"]
+    with begun(tmp_path, FINITE):
+        pass
+    with begun(tmp_path, FINITE, jobs=0, trials=9) as orchestrator:
+        assert orchestrator.study.budget == 4
+        assert run(orchestrator).parting == "no job is left"
+    # Nor of one that is defined otherwise, whose jobs they are all the same.
+    with begun(tmp_path, CONTINUOUS, jobs=0) as orchestrator:
+        assert (
+            orchestrator.study.definition.space
+            == StudyDefinition.from_dict({"name": "s", "network": "lenet5", "space": FINITE}).space
+        )
+
+
+def test_giving_jobs_back_of_a_study_that_is_done_prints_no_front(
+    engine: Pretended, tmp_path: Path, call: Cli
+) -> None:
+    with begun(tmp_path, FINITE):
+        train(tmp_path, 4, fails=False)
+    line = ("run", "--study", "s", "--storage", "a.db", "--launcher", "pretended")
+    done = call(*line, "--workers", "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "s: 4/4 done; no job is left"
+    assert "front" not in done.stdout
+    assert "front: 4 of 4 finished trials" in call(*line).stdout
