@@ -15,7 +15,7 @@ from typing import Any
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output, streams
-from fastrcaps_search.cli.live import display
+from fastrcaps_search.cli.live import display, plain
 from fastrcaps_search.cli.report import kept_current, page_folder, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, FastrcapsError, RunError
@@ -162,13 +162,18 @@ class _Printed(RunObserver):
             yield observe
 
     @contextmanager
-    def placing(self) -> Iterator[Callable[[str], None]]:
+    def placing(
+        self, orchestrator: Orchestrator
+    ) -> Iterator[tuple[Callable[[str], None], Observer]]:
         def tell(line: str) -> None:
             if not self._arguments.quiet:
                 print(line, flush=True)
 
         with self._meanwhile:
-            yield tell
+            if self._arguments.verbose:
+                name = orchestrator.study.name
+                tell(f"epochs are seen with `fastrcaps-search status --study {name} --watch`")
+            yield tell, plain(orchestrator, self._arguments)
 
 
 def _standing(outcome: RunOutcome) -> str:
