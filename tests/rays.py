@@ -105,21 +105,6 @@ class RayPair(Server):
                     found.append(int(process.name))
         return found
 
-    @contextmanager
-    def halted(self, word: str) -> Iterator[None]:
-        """Have all processes there stand still that have this word in their command lines."""
-        lines = processes()
-        found = [pid for pid in self.processes() if word in lines.get(pid, "")]
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in found:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
-
     def lose_a_node(self, *, when: Callable[[], bool]) -> None:
         """End the second node and all that runs on it as the end of its machine would.
 

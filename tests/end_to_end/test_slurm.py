@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from tests.postgres import PostgresServer
 
 SECONDS = 120.0
+LOOKS_OFTEN = """
+import sys
+from fastrcaps_search.cli.main import main
+from fastrcaps_search.search import placing
+
+placing.LONGEST_POLL_SECONDS = 1.0
+sys.exit(main())
+"""
+"""The command, where a run asks Slurm every second."""
+
 until = functools.partial(wait_until, seconds=SECONDS, every=0.1)
 
 
@@ -48,7 +59,7 @@ class Place(Command):
         return found | {"FASTRCAPS_STORAGE": self.storage}
 
     def line(self, *arguments: str) -> list[str]:
-        line = super().line(*arguments)
+        line = [sys.executable, "-P", "-c", LOOKS_OFTEN, *arguments]
         return self.slurm.line(*line) if self.slurm else line
 
     @contextmanager
