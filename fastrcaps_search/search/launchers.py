@@ -58,6 +58,18 @@ def chosen_engine(launcher: str, options: LauncherOptions, *, detach: bool) -> E
     return None
 
 
+def planned_workers(launcher: str, workers: int | None) -> tuple[int | None, int]:
+    """Of the workers that were asked for those to be started here, and the jobs of an engine.
+
+    Args:
+        launcher: As for ``--launcher``.
+        workers: As for ``--workers``; ``None`` where it was not said.
+    """
+    if launcher in ENGINES:
+        return None, 1 if workers is None else workers
+    return workers, 1
+
+
 def read_options(given: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """Values by name, in the order given."""
     found: dict[str, tuple[str, ...]] = {}

@@ -354,7 +354,7 @@ def test_slurm_that_does_not_answer_is_waited_for(on_file: Place, slurm: SlurmCl
             line, cwd=on_file.folder, env=environment, stdout=out, stderr=out
         )
     try:
-        until(lambda: "waits for slurm: " in log.read_text(), said=log.read_text)
+        until(lambda: "waits for slurm: squeue says: " in log.read_text(), said=log.read_text)
         configuration.write_text(text)
         until(lambda: "slurm answers again" in log.read_text(), said=log.read_text)
         until(lambda: slurm.jobs("RUNNING"))
