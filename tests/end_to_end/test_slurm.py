@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fastrcaps_search.search.engines import JobState
+from fastrcaps_search.search.placed_worker import job_name
 from fastrcaps_search.search.slurm_here import LocalJobs
 from fastrcaps_search.search.slurm_options import SlurmOptions
 from fastrcaps_search.store.location import locate
@@ -242,20 +243,26 @@ def place(held: Held, tmp_path: Path) -> Iterator[Place]:
     """A folder with the study, and no Slurm."""
     place = Place(tmp_path, held, None, str(tmp_path / "local.db"))
     yield place
-    place(*RUN, *LOCAL, "--workers", "0")
+    jobs, name = local_jobs(place)
+    jobs.cancel([job.id for job in jobs.jobs(name)])
+
+
+def local_jobs(place: Place) -> tuple[LocalJobs, str]:
+    """Those of this machine, and the name of the study's."""
+    with closing(place.store()) as store:
+        return LocalJobs(SlurmOptions.of({"cluster": ["local"]})), job_name(store.study("long"))
 
 
 @pytest.mark.slow
 def test_the_local_executor_does_the_same(place: Place) -> None:
     limits = option("time=00:00:16", "signal-seconds=8")
-    jobs = LocalJobs(SlurmOptions.of({"cluster": ["local"]}))
     with place.running(*RUN, *LOCAL, "--workers", "1") as run:
         first = run.says(r"placed: job (\S+)")[1]
         until(lambda: place.epochs > 0)
         run.process.kill()
         run.process.wait()
-    with closing(place.store()) as store:
-        name = f"fastrcaps-long-{store.study('long').uid[:8]}"
+    jobs, name = local_jobs(place)
+    assert name.startswith("fastrcaps-long-")
     assert [(job.id, job.state) for job in jobs.jobs(name)] == [(first, JobState.RUNNING)]
     with place.running(*RUN, *LOCAL, *limits, "--workers", "1") as run:
         run.says(f"job {first} runs on")
