@@ -10,16 +10,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, LiteralString, Self
+from typing import Any, Literal, LiteralString
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
+
+from tests.servers import START_SECONDS, Server, wait_for
 
 OWNER = "owner"
 PASSWORD = "s3cr3t-w0rd"
@@ -32,9 +32,7 @@ SETTINGS = {
     "fsync": "off",  # a crash of the machine may lose the data; a crash of the server does not
     "max_connections": "100",
 }
-START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-POLL_SECONDS = 0.02
 
 SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -51,7 +49,7 @@ def programs() -> Path | None:
     return max(found, key=lambda folder: float(folder.parent.name), default=None)
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """A server of its own, ``with PostgresServer() as server``: gone with its data at the end.
 
     It ends, too, when the thread that started it ends, as by the death of the test process. Then
@@ -69,30 +67,11 @@ class PostgresServer:
         self._settings = SETTINGS | dict(settings or {})
         self._user = _unprivileged() if os.geteuid() == 0 else None
         self._numbers = itertools.count(1)
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__("postgres")
         self.port = free_port()
-        # Not pytest's folder: only the tester may enter that, and a socket's path must be short.
-        self.folder = Path(tempfile.mkdtemp(prefix="fastrcaps-postgres-", dir="/tmp"))
         self.log_file = self.folder / "server.log"
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-
-    def __enter__(self) -> Self:
-        try:
-            self._make_cluster()
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:
@@ -101,17 +80,19 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server; return when it lets clients in, after recovery if it needs one."""
-        if self._process is not None:
+        if self.process is not None:
             raise RuntimeError("the server must be stopped before it is started")
+        if not (self.folder / "data").exists():
+            self._make_cluster()
         settings = self._settings | {
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
         }
-        self._process = self.start_beside(
+        self.process = self.start_beside(
             *(str(self._programs / "postgres"), "-D", str(self.folder / "data")),
             *itertools.chain.from_iterable(("-c", f"{k}={v}") for k, v in settings.items()),
         )
-        self.wait_until_it_answers(self._process, self.url)
+        self.wait_until_it_answers(self.process, self.url)
 
     def start_beside(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a program as the server's user, its output in the log.
@@ -127,20 +108,15 @@ class PostgresServer:
             mode: ``fast`` ends all connections and writes everything to the data files;
                 ``immediate`` is a crash, after which the next start goes through recovery.
         """
-        process = self._process
-        if process is None:
+        if self.process is None:
             raise RuntimeError("the server must be running before it is stopped")
+        self.end(self.process, mode)
+        self.process = None
+
+    def end(self, process: subprocess.Popen[bytes], mode: Stop = "immediate") -> None:
+        """Stop a process of the server."""
         process.send_signal(SIGNALS[mode])
         process.wait(STOP_SECONDS)
-        self._process = None
-
-    def close(self) -> None:
-        """Stop the server if it runs, and remove its folder."""
-        try:
-            if self._process is not None:
-                self.stop("immediate")
-        finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def new_database(self, encoding: str = "UTF8") -> str:
         """Make an empty database; give its URL, for the superuser."""
@@ -266,27 +242,15 @@ class PostgresServer:
             )
 
     def wait_until_it_answers(self, process: subprocess.Popen[bytes], url: str) -> None:
-        """Return once a program that listens there has let a client in.
+        """Return once a program that listens there has let a client in."""
 
-        Raises:
-            RuntimeError: It has ended, or took too long, and is stopped.
-        """
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            try:
-                process.wait(POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
-            else:
-                raise RuntimeError(f"it exited with {process.returncode}:\n{self.log()}")
-            try:
+        def answers() -> bool:
+            with suppress(psycopg.OperationalError):
                 self._execute(url, "SELECT 1")
-            except psycopg.OperationalError:
-                continue
-            return
-        process.send_signal(SIGNALS["immediate"])
-        process.wait(STOP_SECONDS)
-        raise RuntimeError(f"it did not answer in {START_SECONDS} s:\n{self.log()}")
+                return True
+            return False
+
+        wait_for(process, answers, self.log_file)
 
 
 def _database(url: str) -> str:

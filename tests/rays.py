@@ -9,13 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from tests.servers import Server
 from tests.store.workers import until
 
 ADDRESS = "http://127.0.0.1:8265"
@@ -50,64 +48,47 @@ def may_have_namespaces() -> bool:
     return subprocess.run(["unshare", "--net", "--pid", "true"], check=False).returncode == 0
 
 
-class RayPair:
+class RayPair(Server):
     """Two nodes of one core each, ``with RayPair() as pair``; the second has two GPUs, it says.
 
     Ray's daemons listen on every interface: they have a network namespace of their own, with only
     a loopback interface. They end with the process that started them.
 
     Attributes:
-        folder: Of the cluster's files.
         access: Variables without which it answers nobody.
     """
 
     def __init__(self) -> None:
-        # Not pytest's folder: a socket's path must be short.
-        self.folder = Path(tempfile.mkdtemp(prefix="fastrcaps-ray-", dir="/tmp"))
+        super().__init__("ray")
         token = self.folder / "token"
         token.write_text(secrets.token_hex(32))
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start both nodes."""
         ray = str(Path(sys.executable).with_name("ray"))
         apart = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with (self.folder / "start.log").open("wb") as log:
-            self._first = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*apart, "sh", "-c", START, ray, str(self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **SETTINGS, **self.access},
             )
-        assert self._first.stdout is not None
-        if self._first.stdout.readline() != b"started\n":
-            said = (self.folder / "start.log").read_text()
-            self.close()
-            raise AssertionError(f"Ray must start, but said: {said}")
-        return self
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert said == b"started\n", (self.folder / "start.log").read_text()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def end(self, process: subprocess.Popen[bytes]) -> None:
         """End all that runs there."""
-        assert self._first.stdin is not None
-        assert self._first.stdout is not None
-        self._first.stdin.close()
-        self._first.wait()
-        self._first.stdout.close()
-        shutil.rmtree(self.folder)
+        process.communicate()
 
     @contextmanager
     def network(self) -> Iterator[None]:
         """Have this thread, and what it starts, in the cluster's network."""
         own = Path("/proc/thread-self/ns/net")
-        with own.open("rb") as before, Path(f"/proc/{self._first.pid}/ns/net").open("rb") as there:
+        with own.open("rb") as before, Path(f"/proc/{self.pid}/ns/net").open("rb") as there:
             _enter(there.fileno())
             try:
                 yield
@@ -116,28 +97,13 @@ class RayPair:
 
     def processes(self) -> list[int]:
         """Ids here of all that run there."""
-        apart = Path(f"/proc/{self._first.pid}/ns/pid_for_children").readlink()
+        apart = Path(f"/proc/{self.pid}/ns/pid_for_children").readlink()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if (process / "ns/pid").readlink() == apart:
                     found.append(int(process.name))
         return found
-
-    @contextmanager
-    def halted(self, word: str) -> Iterator[None]:
-        """Have all processes there stand still that have this word in their command lines."""
-        lines = processes()
-        found = [pid for pid in self.processes() if word in lines.get(pid, "")]
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in found:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
 
     def lose_a_node(self, *, when: Callable[[], bool]) -> None:
         """End the second node and all that runs on it as the end of its machine would.

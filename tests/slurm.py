@@ -10,18 +10,14 @@ import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 
+from tests.servers import Server, wait_for
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "unshare", "nsenter", "ip")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-START_SECONDS = 60.0
-POLL_SECONDS = 0.05
 SLOTS = 4
 """Jobs of one task that run at once, whatever number of cores the machine has."""
 KILL_WAIT_SECONDS = 15
@@ -79,16 +75,14 @@ wait
 """
 
 
-class SlurmCluster:
+class SlurmCluster(Server):
     """Slurm with one node and the partitions ``low`` and ``high``, whose jobs pre-empt the others.
 
     It ends with all its jobs when the process that started it ends, in any way.
     """
 
     def __init__(self) -> None:
-        # Not pytest's folder: a socket's path must be short.
-        self.folder = Path(tempfile.mkdtemp(prefix="fastrcaps-slurm-", dir="/tmp"))
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__("slurm")
         (self.folder / "munge.key").write_bytes(os.urandom(1024))
         (self.folder / "munge.key").chmod(0o600)
         for name in ("state", "spool"):
@@ -99,25 +93,11 @@ class SlurmCluster:
             )
         )
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start its daemons; return when the node is idle."""
         with (self.folder / "daemons.log").open("wb") as log:
-            self._process = subprocess.Popen(
+            # The first process of the pid namespace dies with it, and all others with that.
+            self.process = subprocess.Popen(
                 [
                     *("setpriv", "--pdeathsig", "KILL"),
                     *("unshare", "--net", "--uts", "--pid", "--mount", "--mount-proc"),
@@ -130,21 +110,12 @@ class SlurmCluster:
                 stderr=log,
                 start_new_session=True,
             )
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError, IndexError):
-                if self.run("sinfo", "-h", "-o", "%T", "-p", "low").stdout.strip() == "idle":
-                    return
-            time.sleep(POLL_SECONDS)
-        raise TimeoutError((self.folder / "daemons.log").read_text())
+        wait_for(self.process, self._is_idle, self.folder / "daemons.log")
 
-    def close(self) -> None:
-        """End all daemons and jobs, and remove the folder."""
-        if self._process is not None:
-            # The first process of the pid namespace dies with it, and all others with that.
-            self._process.kill()
-            self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _is_idle(self) -> bool:
+        with contextlib.suppress(OSError, IndexError):
+            return self.run("sinfo", "-h", "-o", "%T", "-p", "low").stdout.strip() == "idle"
+        return False
 
     def environment(self) -> dict[str, str]:
         """Variables of a program that talks to this Slurm."""
@@ -155,10 +126,7 @@ class SlurmCluster:
 
     def line(self, *command: str) -> list[str]:
         """Command line that does a command where this Slurm is, in the same process."""
-        if self._process is None:
-            raise RuntimeError("Slurm must have been started")
-        parent = self._process.pid
-        inner = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()[0]
+        inner = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0]
         return ["nsenter", "--target", inner, "--net", "--uts", *command]
 
     def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

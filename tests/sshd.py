@@ -6,16 +6,15 @@ import getpass
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import free_port
+from tests.servers import wait_for
 
-START_SECONDS = 30.0
 PROGRAMS = ("sshd", "ssh", "ssh-keygen")
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Must be there where root starts the server; an installed one makes it."""
@@ -83,21 +82,15 @@ def reachable(
             [*line, "-f", str(folder / "server")], stdin=subprocess.DEVNULL, stderr=log
         )
     try:
-        _wait_for(port, server, folder / "log")
+        wait_for(server, lambda: _listens(port), folder / "log")
         yield folder / "client"
     finally:
         server.kill()
         server.wait()
 
 
-def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
-        except OSError:
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.02)
-        else:
-            return
+def _listens(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+        return True
+    return False

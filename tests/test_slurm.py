@@ -1,19 +1,9 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.slurm import SlurmCluster, require_slurm
-
-SECONDS = 30.0
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+from tests.store.workers import until
 
 
 def test_a_job_runs_on_the_node_and_says_so_in_its_log(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.errors import importing
 from fastrcaps_search.front.criteria import Criteria, Preference
-from fastrcaps_search.search.engines import ENGINES
 from fastrcaps_search.search.launch import LOCAL
+from fastrcaps_search.search.launchers import planned_workers
 from fastrcaps_search.search.layouts import DeviceOptions
 from fastrcaps_search.search.options import MAX_FAILURES, RunOptions, asked_study, require_whole
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
@@ -84,14 +84,13 @@ def run_study(
         FastrcapsError: As the command would report it.
     """
     location = chosen_location(storage, None if files is None else str(files))
+    here, jobs = planned_workers(launcher, workers)
     options = RunOptions(
         definition=asked_study(study, location),
         trials=trials,
         location=location,
         data_folder=None if data_dir is None else path_of(data_dir, "data_dir").absolute(),
-        devices=DeviceOptions(
-            devices, None if launcher in ENGINES else workers, workers_per_device, threads
-        ),
+        devices=DeviceOptions(devices, here, workers_per_device, threads),
         seed=seed,
         front_runs=runs_on_front,
         reference_device=reference_device,
@@ -99,7 +98,7 @@ def run_study(
         store_patience=store_patience,
         max_failures=max_failures,
         launcher=launcher,
-        jobs=1 if workers is None else workers,
+        jobs=jobs,
         launcher_options={
             name: (value,) if isinstance(value, str) else tuple(value)
             for name, value in (launcher_options or {}).items()

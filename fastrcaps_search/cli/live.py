@@ -44,9 +44,7 @@ def display(
     study: Orchestrator, plan: WorkerPlan, arguments: argparse.Namespace
 ) -> Iterator[Observer]:
     """An observer for the supervisor that prints as much as was asked for."""
-    if arguments.quiet:
-        yield lambda views, heard: None
-    elif streams.can_be_live() and not arguments.verbose:
+    if streams.can_be_live() and not (arguments.quiet or arguments.verbose):
         from rich.live import Live
 
         lines = _Lines(study, plan.workers)
@@ -60,7 +58,14 @@ def display(
 
             yield observe
     else:
-        yield lambda views, heard: _print(study, views, heard, epochs=arguments.verbose)
+        yield plain(study, arguments)
+
+
+def plain(study: Orchestrator, arguments: argparse.Namespace) -> Observer:
+    """An observer that prints plain lines, if any."""
+    if arguments.quiet:
+        return lambda views, heard: None
+    return lambda views, heard: _print(study, views, heard, epochs=arguments.verbose)
 
 
 def _print(study: Orchestrator, views: Views, heard: Heard | None, *, epochs: bool) -> None:

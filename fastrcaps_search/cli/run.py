@@ -15,14 +15,13 @@ from typing import Any
 from fastrcaps_search.analysis.front import without_network
 from fastrcaps_search.analysis.rows import front_rows
 from fastrcaps_search.cli import commands, output, streams
-from fastrcaps_search.cli.live import display
+from fastrcaps_search.cli.live import display, plain
 from fastrcaps_search.cli.report import kept_current, page_folder, read_study
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, FastrcapsError, RunError
 from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import check_folder, write_report
-from fastrcaps_search.search.engines import ENGINES
-from fastrcaps_search.search.launchers import read_options
+from fastrcaps_search.search.launchers import planned_workers, read_options
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
 from fastrcaps_search.search.orchestrator import Orchestrator, RunObserver
@@ -45,12 +44,13 @@ def run(arguments: argparse.Namespace) -> None:
     """
     streams.drop_what_fails(sys.stdout)
     common = _common(arguments)
+    _, jobs = planned_workers(arguments.launcher, arguments.workers)
     options = RunOptions(
         definition=asked_study(arguments.study, common["location"]),
         trials=arguments.trials,
         seed=arguments.seed,
         front_runs=arguments.runs_on_front,
-        jobs=1 if arguments.workers is None else arguments.workers,
+        jobs=jobs,
         launcher_options=read_options(arguments.launcher_option),
         detach=arguments.detach,
         reference_device=arguments.reference_device,
@@ -97,8 +97,7 @@ def worker(arguments: argparse.Namespace) -> None:
 
 def _common(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options that ``run`` and ``worker`` have in common."""
-    # An engine's workers are jobs, not processes of this machine.
-    workers = None if arguments.launcher in ENGINES else arguments.workers
+    workers, _ = planned_workers(arguments.launcher, arguments.workers)
     return {
         "location": commands.location(arguments),
         "data_folder": commands.data_folder(arguments),
@@ -164,9 +163,14 @@ class _Printed(RunObserver):
             yield observe
 
     @contextmanager
-    def placing(self) -> Iterator[Callable[[str], None]]:
+    def placing(
+        self, orchestrator: Orchestrator
+    ) -> Iterator[tuple[Callable[[str], None], Observer]]:
         with self._meanwhile:
-            yield self._say
+            if self._arguments.verbose:
+                name = orchestrator.study.name
+                self._say(f"epochs are seen with `fastrcaps-search status --study {name} --watch`")
+            yield self._say, plain(orchestrator, self._arguments)
 
     def _say(self, line: str) -> None:
         if not self._arguments.quiet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from pathlib import Path
@@ -29,12 +29,14 @@ class WorkerJob:
         environment: Variables that it needs; they hold no secret either, since others may read
             them: the database is named by a file that only its owner can read.
         log: Where what it prints is to go, in a folder that its machine reaches too.
+        cores: Its part of the cores of this machine, should it come to run here.
     """
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ class Cluster(Protocol):
         RunError: From any call, when the engine does not answer: the run waits for it.
     """
 
+    def share(self, job: WorkerJob) -> str:
+        """What such a job gets, in words; nothing is asked of the engine."""
+
     def place(self, job: WorkerJob) -> str:
         """Hand in a job; the engine's name of it."""
 
@@ -84,8 +89,8 @@ class Engine(Protocol):
         """As ``--launcher`` takes it."""
 
     @property
-    def options(self) -> Mapping[str, str]:
-        """What ``--launcher-option`` takes: names, and what each means."""
+    def options(self) -> Collection[str]:
+        """Names that ``--launcher-option`` takes."""
 
     def open(self, options: Mapping[str, Sequence[str]]) -> Cluster:
         """Look for the engine.

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from enum import StrEnum, auto
 from typing import Any
 
+from fastrcaps_search.store.records import RunKey, StudyRecord
+
 
 class WorkerEvent(StrEnum):
     """What a worker says of itself; each event comes with facts of its own."""
@@ -57,3 +59,10 @@ Tell = Callable[..., None]
 """Called with an event and its facts."""
 Events = queue.Queue[tuple[str, dict[str, Any] | None]]
 """Pairs of a worker's name and what it said, or ``None`` when it says no more."""
+
+
+def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
+    """What names a run in what is told of it; a trial's only run needs no number."""
+    if key.run == 0 and study.definition.runs_per_trial == 1:
+        return {"trial": key.number}
+    return {"trial": key.number, "run": key.run}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.typed import path_of
 
 SETUP, PYTHON, FOLDER = "setup", "python", "folder"
-COMMON: Mapping[str, str] = {
-    SETUP: "line of bash before each worker starts, such as `module load cuda`; repeatable",
-    PYTHON: "Python with this package on the nodes (the one of this process)",
-    FOLDER: "for what jobs need and print, to be reached by the nodes (beside the files)",
-}
+COMMON = (SETUP, PYTHON, FOLDER)
 
 
 class JobOptions:
@@ -55,6 +51,10 @@ class JobOptions:
     def one(self, name: str) -> str:
         """The value of a name; empty where none was given."""
         return next(iter(self.all(name)), "")
+
+    def words(self, names: Iterable[str]) -> str:
+        """Those of these names that were given: ``cpus=4, memory=8G``."""
+        return ", ".join(f"{name}={value}" for name in names for value in self.all(name))
 
     def matching(self, name: str, pattern: str | re.Pattern[str], what: str) -> str:
         """The same, of what is to match a pattern.

@@ -8,7 +8,9 @@ outlive the run: it takes options, and may be left to itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
+from fastrcaps_search.definition.checks import shortened
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.engines import ENGINES, Engine
 from fastrcaps_search.search.launch import LAUNCHERS
@@ -37,10 +39,11 @@ def chosen_engine(launcher: str, options: LauncherOptions, *, detach: bool) -> E
         engine = ENGINES[launcher]
         for name in options:
             if name not in engine.options:
-                known = "; ".join(f"{name}: {what}" for name, what in engine.options.items())
+                near = get_close_matches(name, engine.options)
+                known = f"{'closest' if near else 'it knows'}: {', '.join(near or engine.options)}"
                 raise UsageError(
-                    f'the launcher {launcher} must know its options, got "{name}"; it knows '
-                    f"{known}"
+                    f'the launcher {launcher} must know its options, got "{shortened(name)}"; '
+                    f"{known}; see docs/clusters.md"
                 )
         return engine
     if launcher not in LAUNCHERS:
@@ -53,6 +56,18 @@ def chosen_engine(launcher: str, options: LauncherOptions, *, detach: bool) -> E
             f"{launcher}; name {' or '.join(ENGINES.names)} with --launcher"
         )
     return None
+
+
+def planned_workers(launcher: str, workers: int | None) -> tuple[int | None, int]:
+    """Of the workers that were asked for those to be started here, and the jobs of an engine.
+
+    Args:
+        launcher: As for ``--launcher``.
+        workers: As for ``--workers``; ``None`` where it was not said.
+    """
+    if launcher in ENGINES:
+        return None, 1 if workers is None else workers
+    return workers, 1
 
 
 def read_options(given: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

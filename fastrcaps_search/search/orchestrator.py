@@ -27,7 +27,8 @@ from fastrcaps_search.search.layouts import WorkerPlan, plan_workers
 from fastrcaps_search.search.missing import missing_files
 from fastrcaps_search.search.options import RunOptions, WorkerOptions
 from fastrcaps_search.search.optuna_export import OptunaExport
-from fastrcaps_search.search.outcome import RunOutcome
+from fastrcaps_search.search.outcome import RunOutcome, placing_line
+from fastrcaps_search.search.placed_worker import worker_job
 from fastrcaps_search.search.placing import Placing
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
@@ -64,9 +65,11 @@ class RunObserver:
         """What hears the workers, for as long as they train; how the study stood before."""
         return nullcontext(lambda views, heard: None)
 
-    def placing(self) -> AbstractContextManager[Callable[[str], None]]:
-        """What is told how the workers stand that an engine has, a line each, while they do."""
-        return nullcontext(lambda line: None)
+    def placing(
+        self, orchestrator: Orchestrator
+    ) -> AbstractContextManager[tuple[Callable[[str], None], Observer]]:
+        """What is told how an engine's jobs stand, a line each, and what hears their workers."""
+        return nullcontext((lambda line: None, lambda views, heard: None))
 
 
 class Orchestrator:
@@ -239,12 +242,22 @@ class Orchestrator:
                 f"{options.location.shown} is a file: all jobs must run on this machine, with the "
                 "file on its own disk; several machines need a PostgreSQL database"
             )
-        with observer.placing() as tell:
+        with observer.placing(self) as (tell, observe):
+            if not (before.work.is_done or self._gives_back):
+                tell(
+                    placing_line(
+                        before,
+                        workers=min(options.jobs, before.work.at_once),
+                        launcher=options.launcher,
+                        share=cluster.share(worker_job(options, self.study)),
+                    )
+                )
             placing = Placing(
                 *(cluster, options, self._store, self.study),
                 outcome=self._offered,
                 stop=self.stop,
                 tell=tell,
+                observe=observe,
             )
             parting = placing.run()
         self.tell_optuna()

@@ -48,12 +48,7 @@ def plan_line(plan: WorkerPlan, outcome: RunOutcome) -> str:
     seconds = eta_seconds(outcome.study, outcome.trials, work, workers=workers)
     seconds = seconds or each / definition.runs_per_trial * runs / workers
     line = (
-        f"{outcome.study.name}: {work.finished}/{work.target} trials done, {left} to go; "
-        f"{_repeats_in_words(outcome)}"
-        f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
-        f"{definition.epochs_in_words} x {definition.runs_per_trial} "
-        f"run{'s' if definition.runs_per_trial > 1 else ''}; {plan.words}; "
-        f"{estimate.in_words(seconds)}"
+        f"{_study_in_words(outcome)}; {plan.words}; {estimate.in_words(seconds)}"
         f"{' before the repeats' if left and outcome.study.front_runs else ''}"
     )
     if each >= LONG_TRIAL_SECONDS:
@@ -61,6 +56,23 @@ def plan_line(plan: WorkerPlan, outcome: RunOutcome) -> str:
             f" ({estimate.in_words(each)} a trial; `--study {MINI}` shows everything in minutes)"
         )
     return line
+
+
+def placing_line(outcome: RunOutcome, *, workers: int, launcher: str, share: str) -> str:
+    """What will be done, by how many workers of an engine, and what each of them gets."""
+    placed = f"{workers} worker{'s' if workers > 1 else ''} on {launcher}, each with {share}"
+    return f"{_study_in_words(outcome)}; {placed if workers else f'no worker on {launcher}'}"
+
+
+def _study_in_words(outcome: RunOutcome) -> str:
+    work, definition = outcome.work, outcome.study.definition
+    return (
+        f"{outcome.study.name}: {work.finished}/{work.target} trials done, "
+        f"{work.target - work.finished} to go; {_repeats_in_words(outcome)}"
+        f"{definition.network} on {definition.data_set}, {definition.split_size} images x "
+        f"{definition.epochs_in_words} x {definition.runs_per_trial} "
+        f"run{'s' if definition.runs_per_trial > 1 else ''}"
+    )
 
 
 def _repeats_in_words(outcome: RunOutcome) -> str:

@@ -13,6 +13,7 @@ from fastrcaps_search.search.job_options import FOLDER
 from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.store.location import FILES_VARIABLE, STORAGE_FILE_VARIABLE
 from fastrcaps_search.store.records import StudyRecord
+from fastrcaps_search.training.resources import granted_cores
 
 IDLE_LEASES, IDLE_MARGIN_SECONDS = 2, 30.0
 """A worker that finds nothing gives itself back only when another one that was lost meanwhile
@@ -57,7 +58,16 @@ def worker_job(options: RunOptions, study: StudyRecord) -> WorkerJob:
             FILES_VARIABLE: options.location.place,
         },
         log=folder / f"worker-{secrets.token_hex(4)}.log",
+        cores=_cores(options),
     )
+
+
+def _cores(options: RunOptions) -> int:
+    """The part of this machine's cores of each of the workers, should they come to share it."""
+    devices = options.devices
+    if devices.threads is not None:
+        return devices.threads * (devices.workers_per_device or 1)
+    return max(granted_cores().amount // max(options.jobs, 1), 1)
 
 
 def write_storage(options: RunOptions, study: StudyRecord) -> None:

@@ -14,6 +14,7 @@ from textwrap import shorten
 
 from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
 from fastrcaps_search.search.engines import Cluster, JobState, PlacedJob
+from fastrcaps_search.search.following import Follower
 from fastrcaps_search.search.options import RunOptions
 from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.search.placed_worker import (
@@ -22,6 +23,7 @@ from fastrcaps_search.search.placed_worker import (
     worker_job,
     write_storage,
 )
+from fastrcaps_search.search.supervise import Observer, WorkerView
 from fastrcaps_search.store.holders import JobRecord
 from fastrcaps_search.store.jobs import store_jobs, stored_epochs
 from fastrcaps_search.store.records import StudyRecord
@@ -50,7 +52,8 @@ class Placing:
         study: The study.
         outcome: How the study stands.
         stop: Set when the run is to stop watching.
-        tell: Called with what has changed, a line each.
+        tell: Called with what has changed of the jobs, a line each.
+        observe: Called with what the workers do, as a supervisor does.
     """
 
     def __init__(
@@ -63,11 +66,14 @@ class Placing:
         outcome: Callable[[], RunOutcome],
         stop: threading.Event,
         tell: Callable[[str], None],
+        observe: Observer,
     ) -> None:
+        self._observe, self._follower = observe, Follower(store, study)
         self._cluster, self._options, self._store, self._study = cluster, options, store, study
         self._outcome, self._stop, self._tell = outcome, stop, tell
         self._name = job_name(study)
         self._known: dict[str, PlacedJob] = {}
+        self._given_back: set[str] = set()
         self._failed: list[PlacedJob] = []
         self._fruitless = 0
         self._done = ""
@@ -110,8 +116,13 @@ class Placing:
 
     @property
     def _left(self) -> str:
-        count = len(self._known)
+        count = len(self._kept)
         return f"{count} job{'' if count == 1 else 's'} left to {self._options.launcher}"
+
+    @property
+    def _kept(self) -> list[PlacedJob]:
+        """Jobs that wait or run and are to go on."""
+        return [job for job in self._known.values() if job.id not in self._given_back]
 
     def _look(self) -> list[PlacedJob] | None:
         """Look once, and do what is to be done; the jobs that wait or run, if the engine answers.
@@ -169,6 +180,9 @@ class Placing:
 
     def _note_progress(self, outcome: RunOutcome) -> None:
         """Tell how far the study is; once it gets on, earlier failures do not count."""
+        for name, event in self._follower.news(outcome):
+            view = WorkerView(name, trial=event["trial"], run=event.get("run"))
+            self._observe({name: view}, (name, event))
         done = f"{outcome.work.finished}/{outcome.work.target} done"
         if done != self._done:
             self._tell(done)
@@ -198,7 +212,7 @@ class Placing:
         for job in ended:
             self._change(_line(job))
         with suppress(_SilentError):
-            self._cancel(list(self._known))
+            self._cancel([job.id for job in self._kept])
         last = self._failed[-1]
         raise RunError(
             f"{len(self._failed)} jobs have failed in a row without the study getting on "
@@ -219,7 +233,7 @@ class Placing:
 
     def _keep(self, outcome: RunOutcome, ended: Sequence[PlacedJob]) -> None:
         """Place jobs or cancel some, so that as many are left as there is work for."""
-        work, live = outcome.work, list(self._known.values())
+        work, live = outcome.work, self._kept
         most = 0 if work.is_done else min(self._options.jobs, work.at_once)
         waiting = [job.id for job in live if job.state is JobState.WAITING]
         running = [job.id for job in live if job.state is JobState.RUNNING]
@@ -263,6 +277,7 @@ class Placing:
         self._has_acted = True
         with self._answering():
             self._cluster.cancel(ids)
+        self._given_back.update(ids)
         self._change(f"given back: {', '.join(f'job {id}' for id in ids)}")
 
     def _change(self, line: str) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,10 @@ class RayCluster:
     client: JobSubmissionClient
     options: RayOptions
     _given_up: set[str] = field(default_factory=set)
+
+    def share(self, job: WorkerJob) -> str:
+        """What such a job gets, in words."""
+        return self.options.share
 
     def place(self, job: WorkerJob) -> str:
         """Hand in a job; Ray's name of it.
@@ -168,8 +172,8 @@ def _asking(address: str) -> Iterator[None]:
         # Of Ray 2.52 and later.
         is_refusal = name == "AuthenticationError" or REFUSED.search(text)
         raise (UsageError if is_refusal else RunError)(
-            f"Ray's Jobs API at {address} must answer and take jobs, got: {said}; see that the "
-            "cluster runs there and that its Ray fits"
+            f"{address} must answer and take jobs, got: {said}; see that a Ray cluster runs there "
+            "whose version fits"
         ) from error
 
 
@@ -178,7 +182,7 @@ class RayEngine:
     """Places workers on a Ray cluster."""
 
     name: str = "ray"
-    options: Mapping[str, str] = field(default_factory=lambda: OPTIONS, compare=False)
+    options: Collection[str] = OPTIONS
 
     def open(self, options: Mapping[str, Sequence[str]]) -> RayCluster:
         """Look for the cluster.

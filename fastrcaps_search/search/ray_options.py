@@ -14,14 +14,9 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 API_VARIABLE = "RAY_API_SERVER_ADDRESS"
 """Ray's client takes its address before any other that it is told."""
 ADDRESS_VARIABLES = (API_VARIABLE, "RAY_ADDRESS")
-OPTIONS: Mapping[str, str] = {
-    "address": f"of Ray's dashboard (${' or $'.join(ADDRESS_VARIABLES)}, or {DEFAULT_ADDRESS})",
-    "cpus": "cores of each worker (1)",
-    "gpus": "GPUs of each worker, or a part of one such as 0.5 (0)",
-    "memory": "memory of each worker, as in 8G",
-    "resources": "NAME=AMOUNT of the cluster's own resources for each worker; repeatable",
-    **COMMON,
-}
+MORE = ("gpus", "memory", "resources")
+"""What a worker may get beside cores."""
+OPTIONS = ("address", "cpus", *MORE, *COMMON)
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -37,6 +32,7 @@ class RayOptions:
         resources: Amounts of what the cluster's owner has named.
         setup: Lines of bash before a worker starts.
         python: Python program on the nodes.
+        share: What a worker gets, in words.
     """
 
     address: str
@@ -46,6 +42,7 @@ class RayOptions:
     resources: Mapping[str, float]
     setup: tuple[str, ...]
     python: str
+    share: str
 
     @classmethod
     def of(cls, options: Mapping[str, Sequence[str]]) -> RayOptions:
@@ -64,6 +61,7 @@ class RayOptions:
             resources=dict(_resource(given, text) for text in given.all("resources")),
             setup=given.setup,
             python=given.python,
+            share=", ".join(filter(None, [f"cpus={cpus or 1}", given.words(MORE)])),
         )
 
     @property

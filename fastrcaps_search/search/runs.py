@@ -22,10 +22,10 @@ from fastrcaps_search.folders import is_url
 from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import best_weights, run_checkpoints
-from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.events import Tell, WorkerEvent, named
 from fastrcaps_search.search.files import LOG
 from fastrcaps_search.store.lease import RunLease
-from fastrcaps_search.store.records import DIVERGED, Failure, RunKey, StudyRecord
+from fastrcaps_search.store.records import DIVERGED, Failure, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training import device as devices
 from fastrcaps_search.training.checkpoint import CheckpointFolder
@@ -55,13 +55,6 @@ class Workplace:
     tell: Tell
     should_stop: Callable[[], bool]
     was_suspended: Callable[[], bool]
-
-
-def named(study: StudyRecord, key: RunKey) -> dict[str, int]:
-    """What names a run in what is told of it; a trial's only run needs no number."""
-    if key.run == 0 and study.definition.runs_per_trial == 1:
-        return {"trial": key.number}
-    return {"trial": key.number, "run": key.run}
 
 
 def must_stop(place: Workplace, lease: RunLease) -> bool:

@@ -10,8 +10,8 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
@@ -116,6 +116,10 @@ class SlurmCluster:
     """
 
     options: SlurmOptions
+
+    def share(self, job: WorkerJob) -> str:
+        """What such a job gets, in words."""
+        return self.options.share or "what Slurm gives unasked"
 
     def place(self, job: WorkerJob) -> str:
         """Hand in a job; Slurm's number of it.
@@ -229,15 +233,15 @@ def _ask(*command: str, refused: type[FastrcapsError] = UsageError) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RunError(f"{name} must answer, but did not within {ANSWER_SECONDS:.0f} s") from None
+        raise RunError(f"{name} says nothing within {ANSWER_SECONDS:.0f} s") from None
     except OSError as error:
-        raise RunError(f"{name} must be a command here, got: {error.strerror}") from error
+        raise RunError(f"{name}: {error.strerror}") from error
     if done.returncode == 0:
         return done.stdout
     said = [line.partition("error: ")[2] or line for line in done.stderr.splitlines()]
     came = shorten("; ".join(dict.fromkeys(said)) or f"exit code {done.returncode}", LONGEST)
     if LATER.search(came):
-        raise RunError(f"Slurm must answer, but {name} says: {came}")
+        raise RunError(f"{name} says: {came}")
     raise refused(f"Slurm must take what {name} asks, got: {came}; see --launcher-option")
 
 
@@ -246,7 +250,7 @@ class SlurmEngine:
     """Places workers as jobs of Slurm, or of submitit's local executor."""
 
     name: str = "slurm"
-    options: Mapping[str, str] = field(default_factory=lambda: OPTIONS, compare=False)
+    options: Collection[str] = OPTIONS
 
     def open(self, options: Mapping[str, Sequence[str]]) -> Cluster:
         """Look for Slurm.

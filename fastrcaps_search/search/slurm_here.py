@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from platform import node
 
@@ -60,6 +60,13 @@ class LocalJobs:
     options: SlurmOptions
     _seen: dict[Path, None] = field(default_factory=dict)
 
+    def share(self, job: WorkerJob) -> str:
+        """What such a job gets, in words."""
+        return f"{self._cores(job)} of the cores of this machine"
+
+    def _cores(self, job: WorkerJob) -> str:
+        return self.options.words.get("cpus_per_task") or str(job.cores)
+
     def place(self, job: WorkerJob) -> str:
         """Start a job; the name of its folder.
 
@@ -70,9 +77,16 @@ class LocalJobs:
         """
         folder = job.log.with_suffix("").absolute()
         line, ended = worker_line(job, self.options), shlex.quote(str(folder / ENDED))
-        command = f"export {JOB_VARIABLE}='local {folder.name}'" + COMMAND.format(
-            line=line, ended=ended
+        job = replace(
+            job,
+            environment={
+                **job.environment,
+                JOB_VARIABLE: f"slurm {folder.name}",
+                # As Slurm itself tells a job.
+                "SLURM_CPUS_PER_TASK": self._cores(job),
+            },
         )
+        command = COMMAND.format(line=line, ended=ended)
         path = folder / SCRIPT
         write_script(path, script(job, self.options, log=folder / "log", command=command))
         limit = (self.options.seconds or 60 * UNLIMITED_MINUTES) / 60

@@ -14,22 +14,9 @@ from fastrcaps_search.search.job_options import COMMON, JobOptions
 SIGNAL_SECONDS = 120
 """Before its end, when a worker is asked to save, unless its limit of time is short."""
 CLUSTERS = ("slurm", "local")
-OPTIONS: Mapping[str, str] = {
-    "partition": "partition",
-    "account": "account",
-    "qos": "quality of service",
-    "time": "limit of each job: minutes, or [DAYS-]HH:MM:SS (that of the partition)",
-    "gpus": "GPUs of each worker, as in 1 or a100:1",
-    "cpus": "cores of each worker",
-    "memory": "memory of each worker, as in 8G",
-    "constraint": "features that a node must have",
-    "exclude": "nodes to leave out",
-    "reservation": "reservation",
-    **COMMON,
-    "signal-seconds": f"time to save before a limit of time ({SIGNAL_SECONDS}, or a third of it)",
-    "cluster": "slurm, or local: the same as processes of this machine, to try it out",
-}
 WORDS = ("partition", "account", "qos", "constraint", "exclude", "reservation")
+SHARES = (*WORDS, "time", "gpus", "cpus", "memory")
+OPTIONS = (*SHARES, *COMMON, "signal-seconds", "cluster")
 WORD = re.compile(r"[^\s'\"\\]{1,200}")
 CLOCK = re.compile(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]?\d):([0-5]?\d)")
 
@@ -46,6 +33,7 @@ class SlurmOptions:
         setup: Lines of bash before it starts.
         python: Python program on the nodes.
         is_local: Whether jobs are processes of this machine.
+        share: What a worker gets, in words; empty where nothing was asked for.
     """
 
     words: Mapping[str, str]
@@ -55,6 +43,7 @@ class SlurmOptions:
     setup: tuple[str, ...]
     python: str
     is_local: bool
+    share: str
 
     @classmethod
     def of(cls, options: Mapping[str, Sequence[str]]) -> SlurmOptions:
@@ -84,6 +73,7 @@ class SlurmOptions:
             setup=given.setup,
             python=given.python,
             is_local=cluster == "local",
+            share=given.words(SHARES),
         )
 
     def sbatch(self, name: str, log: Path) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import CheckpointCollector
-from fastrcaps_search.search.events import Tell, WorkerEvent
+from fastrcaps_search.search.events import Tell, WorkerEvent, named
 from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, fail_run, named, read_test_set, train_run
+from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
 from fastrcaps_search.search.signs import followed, own_job
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import fastrcaps_search
+from tests.store.workers import until as wait_until
 
 # Six trainings of LeNet5 on real digits, listed, so that a number is always the same training.
 LISTED = """
@@ -217,14 +218,7 @@ def make_home() -> Callable[[Path, str], None]:
 @pytest.fixture(scope="session")
 def until() -> Callable[[Callable[[], object]], None]:
     """Waits until something is true: a few seconds, unless the machine is busy."""
-
-    def wait(true: Callable[[], object]) -> None:
-        end = time.monotonic() + 200
-        while not true():
-            assert time.monotonic() < end, "it never came true"
-            time.sleep(0.1)
-
-    return wait
+    return functools.partial(wait_until, seconds=200.0, every=0.1)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import pytest
 
 from fastrcaps_search.search.engines import JobState, PlacedJob, WorkerJob
 from fastrcaps_search.search.ray_jobs import RAY, RayCluster
-from tests.end_to_end.conftest import Command
+from tests.held import EPOCHS, Held
 from tests.postgres import PASSWORD, PostgresServer
 from tests.rays import ADDRESS, HEAD, OTHER, RayPair, may_have_namespaces, processes
 from tests.store.workers import until as wait_until
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.slow
 
 NAMES = itertools.count()
 until = functools.partial(wait_until, seconds=180.0)
-EPOCHS = 8
 WAITS = "import signal; print('began', flush=True); signal.pause()"
 
 
@@ -158,7 +157,6 @@ def test_a_worker_that_is_cancelled_has_time_to_save(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pair")
-@pytest.mark.usefixtures("pair")
 def test_without_its_token_a_cluster_answers_in_one_line() -> None:
     tries = (
         "from fastrcaps_search.errors import UsageError\n"
@@ -220,13 +218,6 @@ def test_a_folder_that_a_node_does_not_reach_is_said(tmp_path: Path) -> None:
     assert end.reason == (f"exit code 1: bash: line 1: {job.log}: No such file or directory")
 
 
-def test_what_finds_no_room_in_time_has_not_failed(too_large: WorkerJob) -> None:
-    end = ended(opened(), too_large)
-    assert not end.has_failed
-    assert end.reason.startswith("Job supervisor actor failed to start within 60.0 seconds")
-    assert not too_large.log.exists()
-
-
 @pytest.fixture(scope="module")
 def server(
     pair: RayPair,  # in whose network it is
@@ -245,19 +236,23 @@ class Runs:
         folder: Of its files.
         url: Of its database.
         cluster: Where they place workers.
+        held: The study.
         begun: Processes of the runs.
     """
 
     folder: Path
     url: str
     cluster: RayCluster
+    held: Held
     begun: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def begin(self, *flags: str) -> subprocess.Popen[str]:
         """Start ``run`` with a log of its own."""
         log = self.folder / f"run-{next(NAMES)}.log"
-        usual = ["--study", "listed.toml", "--trials", "5", "--files", str(self.folder / "files")]
-        asked = ["--launcher", "ray", "--launcher-option", f"address={ADDRESS}"]
+        usual = ["--study", "long.toml", "--trials", "5", "--files", str(self.folder / "files")]
+        # Jobs have the environment of Ray.
+        address, path = f"address={ADDRESS}", f"setup=export PYTHONPATH={os.environ['PYTHONPATH']}"
+        asked = ["--launcher=ray", *(f"--launcher-option={one}" for one in (address, path))]
         line = [sys.executable, "-P", "-m", "fastrcaps_search", "run", *usual, *asked, *flags]
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -281,7 +276,7 @@ class Runs:
 
     def status(self) -> Any:  # noqa: ANN401  # whatever JSON holds
         """What ``status --json`` says."""
-        line = [sys.executable, "-P", "-m", "fastrcaps_search", "status", "--study", "listed"]
+        line = [sys.executable, "-P", "-m", "fastrcaps_search", "status", "--study", "long"]
         return json.loads(subprocess.check_output([*line, "--json"], env=self.environment()))
 
     def jobs(self) -> list[PlacedJob]:
@@ -312,11 +307,12 @@ class Runs:
 
 
 @pytest.fixture
-def runs(server: PostgresServer, command: Command) -> Iterator[Runs]:
-    """Runs of a study whose trials take some seconds."""
-    study = command.folder / "listed.toml"
-    study.write_text(study.read_text().replace("train_images = 300", "train_images = 1000"))
-    found = Runs(command.folder, server.new_database(), opened())
+def runs(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Runs]:
+    """Runs of a study whose trainings are held."""
+    held = Held(tmp_path, monkeypatch)
+    found = Runs(tmp_path, server.new_database(), opened(), held)
     yield found
     for process in found.begun:
         process.kill()
@@ -371,9 +367,8 @@ def test_a_study_ends_with_its_budget_though_its_run_and_a_node_are_lost(
     pair.lose_a_node(when=is_training)
     lost = trained[-1]
     assert lost is not None
-    # Or else the other worker may have done all by the time that Ray notices.
-    with pair.halted("fastrcaps_search"):
-        until(lambda: ", placed again as job " in runs.said())
+    until(lambda: ", placed again as job " in runs.said())
+    runs.held.release()
     assert again.wait() == 0
     assert f"job {jobs[OTHER]} ended (the actor's node was terminated unexpectedly" in runs.said()
     status = runs.status()
@@ -400,3 +395,10 @@ def require_no_secret(pair: RayPair, runs: Runs) -> None:
     (storage,) = runs.folder.rglob("storage")
     assert PASSWORD in storage.read_text()
     assert storage.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_finds_no_room_in_time_has_not_failed(too_large: WorkerJob) -> None:
+    end = ended(opened(), too_large)
+    assert not end.has_failed
+    assert end.reason.startswith("Job supervisor actor failed to start within 60.0 seconds")
+    assert not too_large.log.exists()

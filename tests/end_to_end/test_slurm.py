@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,60 +20,38 @@ from urllib.parse import urlsplit
 import pytest
 
 from fastrcaps_search.search.engines import JobState
+from fastrcaps_search.search.placed_worker import job_name
 from fastrcaps_search.search.slurm_here import LocalJobs
 from fastrcaps_search.search.slurm_options import SlurmOptions
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.store import Store
 from tests.end_to_end.conftest import Command
+from tests.held import EPOCHS, TRIALS, Held
 from tests.slurm import SlurmCluster
+from tests.store.workers import until as wait_until
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
 
-SECONDS = 400.0
-# Trainings long enough to be hit, listed, so that a number is always the same training.
-LONG = """
-name = "long"
-network = "lenet5"
-data_set = "mnist-mini"
-epochs = 60
-train_images = {images}
+SECONDS = 120.0
+LOOKS_OFTEN = """
+import sys
+from fastrcaps_search.cli.main import main
+from fastrcaps_search.search import placing
 
-[[configuration]]
-lr_policy = "fixed"
-batch_policy = "constant"
-
-[[configuration]]
-lr_policy = "exponential_decay"
-batch_policy = "constant"
-
-[[configuration]]
-lr_policy = "one_cycle"
-batch_policy = "constant"
-
-[[configuration]]
-lr_policy = "warm_restarts"
-batch_policy = "constant"
-
-[[configuration]]
-lr_policy = "polynomial_restarts"
-batch_policy = "constant"
+placing.LONGEST_POLL_SECONDS = 1.0
+sys.exit(main())
 """
-TRIALS = 5
-EPOCHS = 60
+"""The command, where a run asks Slurm every second."""
 
-
-def until(true: Callable[[], object], what: str = "") -> None:
-    end = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
+until = functools.partial(wait_until, seconds=SECONDS, every=0.1)
 
 
 @dataclass(frozen=True)
 class Place(Command):
     """Runs commands in a folder, where Slurm can be reached if there is one."""
 
+    held: Held
     slurm: SlurmCluster | None
     storage: str
 
@@ -80,7 +60,7 @@ class Place(Command):
         return found | {"FASTRCAPS_STORAGE": self.storage}
 
     def line(self, *arguments: str) -> list[str]:
-        line = super().line(*arguments)
+        line = [sys.executable, "-P", "-c", LOOKS_OFTEN, *arguments]
         return self.slurm.line(*line) if self.slurm else line
 
     @contextmanager
@@ -134,15 +114,10 @@ class Watched:
             assert self.process.poll() is None or re.search(pattern, self.said), self.said
             return bool(re.search(pattern, self.said))
 
-        until(said, f"{pattern} in {self.log.read_text()}")
+        until(said, said=lambda: f"{pattern} in {self.said}")
         found = re.search(pattern, self.said)
         assert found is not None
         return found
-
-
-def begun(folder: Path, slurm: SlurmCluster | None, storage: str, images: int = 4000) -> Place:
-    (folder / "long.toml").write_text(LONG.format(images=images))
-    return Place(folder, slurm, storage)
 
 
 RUN = (
@@ -165,14 +140,24 @@ SHARE = option("partition=low", "cpus=1", "memory=500M")
 
 
 @pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The study, in the test's folder."""
+    return Held(tmp_path, monkeypatch)
+
+
+@pytest.fixture
 def on_server(
-    tmp_path: Path, slurm: SlurmCluster, postgres_server: PostgresServer, postgres_url: str
+    held: Held,
+    tmp_path: Path,
+    slurm: SlurmCluster,
+    postgres_server: PostgresServer,
+    postgres_url: str,
 ) -> Iterator[Place]:
     """A folder with the study, whose server is reached through a socket's file."""
     parts = urlsplit(postgres_url)
     user = parts.netloc.rpartition("@")[0]
     where = f"host={postgres_server.folder}&port={parts.port}"
-    yield begun(tmp_path, slurm, f"postgresql://{user}@{parts.path}?{where}")
+    yield Place(tmp_path, held, slurm, f"postgresql://{user}@{parts.path}?{where}")
     slurm.run("scancel", "--user=root")
     until(lambda: not slurm.jobs("RUNNING", "PENDING", "COMPLETING"))
 
@@ -188,7 +173,6 @@ def holding(text: str, folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_a_study_goes_on_through_all_that_slurm_does_to_its_jobs(
     on_server: Place, slurm: SlurmCluster
 ) -> None:
@@ -235,6 +219,7 @@ def test_a_study_goes_on_through_all_that_slurm_does_to_its_jobs(
         run.says(rf"job {limited} ended \(asked to stop, saved\), placed again as job \d+")
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(SECONDS) == 130
+    on_server.held.release()
     with on_server.running(*RUN, *SHARE, "--workers", "2") as run:
         assert run.process.wait(SECONDS) == 0, run.said
         assert f"{TRIALS}/{TRIALS} done" in run.said
@@ -254,25 +239,30 @@ LOCAL = option("cluster=local")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(held: Held, tmp_path: Path) -> Iterator[Place]:
     """A folder with the study, and no Slurm."""
-    place = begun(tmp_path, None, str(tmp_path / "local.db"), images=1500)
+    place = Place(tmp_path, held, None, str(tmp_path / "local.db"))
     yield place
-    place(*RUN, *LOCAL, "--workers", "0")
+    jobs, name = local_jobs(place)
+    jobs.cancel([job.id for job in jobs.jobs(name)])
+
+
+def local_jobs(place: Place) -> tuple[LocalJobs, str]:
+    """Those of this machine, and the name of the study's."""
+    with closing(place.store()) as store:
+        return LocalJobs(SlurmOptions.of({"cluster": ["local"]})), job_name(store.study("long"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_local_executor_does_the_same(place: Place) -> None:
-    limits = option("time=00:00:40", "signal-seconds=25")
-    jobs = LocalJobs(SlurmOptions.of({"cluster": ["local"]}))
+    limits = option("time=00:00:16", "signal-seconds=8")
     with place.running(*RUN, *LOCAL, "--workers", "1") as run:
         first = run.says(r"placed: job (\S+)")[1]
         until(lambda: place.epochs > 0)
         run.process.kill()
         run.process.wait()
-    with closing(place.store()) as store:
-        name = f"fastrcaps-long-{store.study('long').uid[:8]}"
+    jobs, name = local_jobs(place)
+    assert name.startswith("fastrcaps-long-")
     assert [(job.id, job.state) for job in jobs.jobs(name)] == [(first, JobState.RUNNING)]
     with place.running(*RUN, *LOCAL, *limits, "--workers", "1") as run:
         run.says(f"job {first} runs on")
@@ -284,6 +274,7 @@ def test_the_local_executor_does_the_same(place: Place) -> None:
         run.says(rf"job {second[1]} ended \(asked to stop, saved\), placed again as job")
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(SECONDS) == 130
+    place.held.release()
     with place.running(*RUN, *LOCAL, "--workers", "2") as run:
         assert run.process.wait(SECONDS) == 0, run.said
         assert f"{TRIALS}/{TRIALS} done" in run.said
@@ -294,9 +285,9 @@ def test_the_local_executor_does_the_same(place: Place) -> None:
 
 
 @pytest.fixture
-def on_file(tmp_path: Path, slurm: SlurmCluster) -> Iterator[Place]:
+def on_file(held: Held, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Place]:
     """A folder with the study in an SQLite file."""
-    yield begun(tmp_path, slurm, str(tmp_path / "long.db"))
+    yield Place(tmp_path, held, slurm, str(tmp_path / "long.db"))
     slurm.run("scancel", "--user=root")
     until(lambda: not slurm.jobs("RUNNING", "PENDING", "COMPLETING"))
 
@@ -370,9 +361,9 @@ def test_slurm_that_does_not_answer_is_waited_for(on_file: Place, slurm: SlurmCl
             line, cwd=on_file.folder, env=environment, stdout=out, stderr=out
         )
     try:
-        until(lambda: "waits for slurm: " in log.read_text(), log.read_text())
+        until(lambda: "waits for slurm: squeue says: " in log.read_text(), said=log.read_text)
         configuration.write_text(text)
-        until(lambda: "slurm answers again" in log.read_text(), log.read_text())
+        until(lambda: "slurm answers again" in log.read_text(), said=log.read_text)
         until(lambda: slurm.jobs("RUNNING"))
     finally:
         process.kill()

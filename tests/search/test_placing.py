@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,13 +21,16 @@ from fastrcaps_search.search.outcome import RunOutcome
 from fastrcaps_search.search.placed_worker import jobs_folder
 from fastrcaps_search.search.queue import TrialQueue
 from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.supervise import Observer
 from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import locate
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.store import Store
-from tests.conftest import Cli
 from tests.store.workers import METRICS, SETTING
+
+if TYPE_CHECKING:
+    from tests.conftest import Cli
 
 CONTINUOUS = {"lr_policy": ["fixed"], "batch_policy": ["constant"], "lr_max": [0.001, 0.1]}
 FINITE = {"lr_policy": ["fixed", "one_cycle"], "batch_policy": ["constant", "adabatch"]}
@@ -37,6 +42,8 @@ class Pretended:
     Attributes:
         work: What a job does; whether it fails.
         placed: Jobs so far.
+        lingers: Looks for which a job still runs, after it was cancelled, too.
+        cancelled: Jobs that were, as often as they were.
     """
 
     name = "pretended"
@@ -45,10 +52,15 @@ class Pretended:
     def __init__(self) -> None:
         self.work: Callable[[], bool] = lambda: False
         self.placed = 0
+        self.lingers = 0
+        self.cancelled: list[str] = []
         self._live: list[str] = []
 
     def open(self, options: Mapping[str, Sequence[str]]) -> Pretended:
         return self
+
+    def share(self, job: WorkerJob) -> str:
+        return f"{job.cores} cores"
 
     def place(self, job: WorkerJob) -> str:
         self.placed += 1
@@ -56,6 +68,9 @@ class Pretended:
         return self._live[-1]
 
     def jobs(self, name: str) -> list[PlacedJob]:
+        if self.lingers:
+            self.lingers -= 1
+            return [PlacedJob(id, JobState.RUNNING, host="there") for id in self._live]
         ended, self._live = self._live, []
         return [
             PlacedJob(id, JobState.ENDED, reason="exit code 1", has_failed=self.work())
@@ -63,7 +78,9 @@ class Pretended:
         ]
 
     def cancel(self, ids: Sequence[str]) -> None:
-        self._live = [id for id in self._live if id not in ids]
+        self.cancelled += ids
+        if not self.lingers:
+            self._live = [id for id in self._live if id not in ids]
 
 
 @pytest.fixture
@@ -76,7 +93,9 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
 
 
 @contextmanager
-def begun(folder: Path, space: object, jobs: int = 1, trials: int = 4) -> Iterator[Orchestrator]:
+def begun(
+    folder: Path, space: object, jobs: int = 1, trials: int = 4, *, detach: bool = False
+) -> Iterator[Orchestrator]:
     facts = {"name": "s", "network": "lenet5", "train_images": 64, "epochs": 1, "space": space}
     # No network has to meet the test set in the end.
     facts |= {"evaluate_on": "test"}
@@ -88,6 +107,7 @@ def begun(folder: Path, space: object, jobs: int = 1, trials: int = 4) -> Iterat
         store_patience=600.0,
         launcher="pretended",
         jobs=jobs,
+        detach=detach,
     )
     with closing(Orchestrator.begin(options)) as made:
         yield made
@@ -206,3 +226,70 @@ def test_giving_jobs_back_of_a_study_that_is_done_prints_no_front(
     assert done.stdout.splitlines()[-1] == "s: 4/4 done; no job is left"
     assert "front" not in done.stdout
     assert "front: 4 of 4 finished trials" in call(*line).stdout
+
+
+class Told(RunObserver):
+    """Keeps the lines that are told of jobs."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def placing(
+        self, orchestrator: Orchestrator
+    ) -> Iterator[tuple[Callable[[str], None], Observer]]:
+        yield self.lines.append, lambda views, heard: None
+
+
+def test_jobs_are_given_back_once_and_count_no_more(engine: Pretended, tmp_path: Path) -> None:
+    told = Told()
+    engine.lingers = 100
+    with begun(tmp_path, FINITE, jobs=3, detach=True) as orchestrator:
+        assert orchestrator.run(told).parting == "3 jobs left to pretended"
+    with begun(tmp_path, FINITE, jobs=1, detach=True) as orchestrator:
+        assert orchestrator.run(told).parting == "1 job left to pretended"
+    assert sorted(engine.cancelled) == ["2", "3"]
+    engine.lingers = 5
+    with begun(tmp_path, FINITE, jobs=0) as orchestrator:
+        assert orchestrator.run(told).parting == "no job is left"
+    assert engine.placed == 3
+    lines = [line for line in told.lines if line.startswith("given back")]
+    assert lines == ["given back: job 3, job 2", "given back: job 3, job 2, job 1"]
+
+
+def test_a_run_says_what_it_places_and_names_the_trials_as_they_begin_and_end(
+    engine: Pretended, tmp_path: Path, call: Cli
+) -> None:
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nnetwork = "lenet5"\ndata_set = "mnist-mini"\nevaluate_on = "test"\n'
+        "epochs = 3\ntrain_images = 64\n"
+        '[[configuration]]\nlr_policy = "fixed"\nbatch_policy = "constant"\n'
+        '[[configuration]]\nlr_policy = "one_cycle"\nbatch_policy = "constant"\n'
+        '[[configuration]]\nlr_policy = "warm_restarts"\nbatch_policy = "constant"\n'
+    )
+
+    def work() -> bool:
+        train(tmp_path, 1, fails=engine.placed == 2)
+        return False
+
+    engine.work = work
+    line = ("run", "--study", "s.toml", "--storage", "a.db", "--launcher", "pretended")
+    done = call(*line, "--threads", "1")
+    here = platform.node()
+    assert done.stdout.splitlines()[:13] == [
+        "s: 0/3 trials done, 3 to go; lenet5 on mnist-mini, 64 images x 3 epochs x 1 run; "
+        "1 worker on pretended, each with 1 cores",
+        "0/3 done",
+        "placed: job 1",
+        f"w on {here}: trial 0 begins: fixed",
+        f"w on {here}: trial 0 complete: accuracy 90.00 %, 2.0 s, 61,706 parameters",
+        "1/3 done",
+        "job 1 ended (exit code 1), placed again as job 2",
+        f"w on {here}: trial 1 begins: one_cycle",
+        f"w on {here}: trial 1 failed: no",
+        "2/3 done",
+        "job 2 ended (exit code 1), placed again as job 3",
+        f"w on {here}: trial 2 begins: warm_restarts",
+        f"w on {here}: trial 2 complete: accuracy 90.00 %, 2.0 s, 61,706 parameters",
+    ]
+    assert "each with" not in call(*line, "--quiet", "--trials", "3").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -15,7 +16,9 @@ from fastrcaps_search.errors import UsageError
 from fastrcaps_search.search.engines import JobState, WorkerJob
 from fastrcaps_search.search.launchers import chosen_engine, read_options
 from fastrcaps_search.search.slurm import COLUMNS, SLURM, _placed, clean_environment, script
+from fastrcaps_search.search.slurm_here import LocalJobs
 from fastrcaps_search.search.slurm_options import SlurmOptions
+from tests.store.workers import until
 
 JOB = WorkerJob(
     name="fastrcaps-s-01234567",
@@ -129,17 +132,65 @@ def test_a_signal_must_come_before_the_end_and_values_come_once() -> None:
         options("account=a", "account=b")
 
 
-def test_an_unknown_option_is_refused_with_those_that_are_known() -> None:
+@pytest.mark.parametrize(
+    ("launcher", "name", "known"),
+    [
+        ("slurm", "partitoin", "closest: partition"),
+        ("ray", "cpu", "closest: cpus; "),
+        ("slurm", "x", f"it knows: {', '.join(SLURM.options)}"),
+        ("ray", "x" * 1000, "it knows: address, cpus, gpus, memory, resources, setup, "),
+    ],
+)
+def test_an_unknown_option_is_refused_with_those_that_are_known(
+    launcher: str, name: str, known: str
+) -> None:
     with pytest.raises(UsageError) as error:
-        chosen_engine("slurm", {"partitoin": ["gpu"]}, detach=False)
-    assert 'must know its options, got "partitoin"; it knows partition: ' in str(error.value)
-    assert all(f"{name}: " in str(error.value) for name in SLURM.options)
+        chosen_engine(launcher, {name: ["1"]}, detach=False)
+    line = str(error.value)
+    assert f'the launcher {launcher} must know its options, got "{name[:40]}' in line
+    assert f"; {known}" in line
+    assert line.endswith("; see docs/clusters.md")
+    assert len(line) < 240
+
+
+def test_what_places_workers_elsewhere_is_refused_here() -> None:
     for options_, detach, given in (
         ({"cpus": ["1"]}, False, "--launcher-option"),
         ({}, True, "--detach"),
     ):
         with pytest.raises(UsageError, match=rf"{given} must come with a launcher that places"):
             chosen_engine("local", options_, detach=detach)
+
+
+def test_without_slurm_its_absence_is_said_in_one_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError) as error:
+        SLURM.open({})
+    assert str(error.value).startswith(
+        "the launcher slurm must find Slurm's commands here, got: squeue: No such file or "
+        "directory; run it where "
+    )
+
+
+def test_jobs_of_this_machine_share_its_cores_under_the_name_of_the_launcher(
+    tmp_path: Path,
+) -> None:
+    tells = "import os; print(*map(os.environ.get, ('SLURM_CPUS_PER_TASK', 'FASTRCAPS_JOB')))"
+    told = []
+    for number, given in enumerate([(), ("cpus=5",)]):
+        cluster = LocalJobs(options("cluster=local", *given))
+        log = tmp_path / f"worker-{number}.log"
+        job = dataclasses.replace(JOB, command=("-c", tells), log=log, cores=3)
+        assert cluster.share(job).startswith(f"{'5' if given else '3'} of the cores")
+        id = cluster.place(job)
+        ended = tmp_path / id / "ended"
+        until(lambda ended=ended: ended.exists() and ended.read_text())  # type: ignore[misc]
+        (one,) = cluster.jobs(JOB.name)
+        assert one.log is not None
+        told.append(one.log.read_text().splitlines()[-1])
+    assert told == ["3 slurm worker-0", "5 slurm worker-1"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +220,7 @@ def test_python_refuses_the_same_before_anything_is_made(tmp_path: Path) -> None
     run = functools.partial(
         fastrcaps_search.run_study, "mnist-mini", trials=1, storage=tmp_path / "a.db"
     )
-    with pytest.raises(UsageError, match=r'must know its options, got "x"; it knows partition: '):
+    with pytest.raises(UsageError, match=r'must know its options, got "x"; it knows: partition, '):
         run(launcher="slurm", launcher_options={"x": "1"})
     with pytest.raises(
         UsageError, match=r"^workers must be a whole number of at least 0, got -1$"

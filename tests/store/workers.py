@@ -95,12 +95,25 @@ def say(process: subprocess.Popen[str], text: str = "") -> None:
     process.stdin.flush()
 
 
-def until(condition: Callable[[], bool], seconds: float = LONGEST_WAIT_SECONDS) -> None:
-    """Wait for what another process is about to bring about."""
+def until(
+    condition: Callable[[], object],
+    seconds: float = LONGEST_WAIT_SECONDS,
+    *,
+    every: float = POLL_SECONDS,
+    said: Callable[[], str] = str,
+) -> None:
+    """Wait for what another process is about to bring about.
+
+    Args:
+        condition: Whether it has come about.
+        seconds: The longest that it may take.
+        every: Seconds between two looks.
+        said: What the other process said, for where it does not come about.
+    """
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"it must come true within {seconds:g} s, but did not"
-        time.sleep(POLL_SECONDS)
+        assert time.monotonic() < end, f"it must come true within {seconds:g} s; {said()}"
+        time.sleep(every)
 
 
 def queue_of(store: Store, study: StudyRecord, worker: str = "w0") -> TrialQueue:
