@@ -173,6 +173,7 @@ def holding(text: str, folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_study_goes_on_through_all_that_slurm_does_to_its_jobs(
     on_server: Place, slurm: SlurmCluster
 ) -> None:
@@ -254,6 +255,7 @@ def local_jobs(place: Place) -> tuple[LocalJobs, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_local_executor_does_the_same(place: Place) -> None:
     limits = option("time=00:00:16", "signal-seconds=8")
     with place.running(*RUN, *LOCAL, "--workers", "1") as run:
