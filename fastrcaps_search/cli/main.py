@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import signal
@@ -81,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Numpy's BLAS, of which nothing here has need, starts a thread for each core, and where there
     # may be no more of them it sends this process a Ctrl-C.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What libraries of object storage log of an error, beside the one line that tells it.
+    logging.lastResort = logging.NullHandler()
     try:
         handle_stops(signal.default_int_handler)
         arguments = build_parser(given).parse_args(given)

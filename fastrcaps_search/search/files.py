@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import platform
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.errors import DiskError, UsageError
-from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
+from fastrcaps_search.folders import Folder, LocalFolder
+from fastrcaps_search.object_storage import RemoteFolder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
 
@@ -47,15 +49,20 @@ def used_bytes(location: Location, study: StudyRecord) -> int | None:
         return None
 
 
-def require_usable(location: Location) -> None:
+def require_usable(location: Location, stop: threading.Event | None = None) -> None:
     """Make sure that checkpoints can be kept where they are in object storage.
+
+    Args:
+        location: The database and its files.
+        stop: Ends the waiting for an answer when it is set.
 
     Raises:
         DiskError: They cannot be.
+        InterruptedRunError: Asked to stop.
         UsageError: A package is not installed.
     """
     if location.files_url is not None:
-        RemoteFolder(location.files_url).require_usable()
+        RemoteFolder(location.files_url).require_usable(stop)
 
 
 def run_log(location: Location, study: StudyRecord, key: RunKey) -> Path:

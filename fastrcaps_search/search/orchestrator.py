@@ -80,7 +80,7 @@ class Orchestrator:
     def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
         self.options = options
         self.stop = patience.stop
-        files.require_usable(options.location)
+        files.require_usable(options.location, patience.stop)
         self._store = Store.writing(options.location, patience=patience)
         self._impatient = Store(options.location, self._store.engine)
         try:
@@ -94,8 +94,8 @@ class Orchestrator:
         """Create the study, or go on with it."""
         # Whatever refuses the run had better do so before anything is stored.
         runtime_folder()
-        files.require_usable(options.location)
         patience = patience or RetryPolicy(options.store_patience)
+        files.require_usable(options.location, patience.stop)
         patience(
             lambda: enter_study(
                 options.location,
