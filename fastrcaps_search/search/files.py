@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.errors import DiskError, UsageError
-from fastrcaps_search.folders import Folder, LocalFolder
+from fastrcaps_search.folders import Folder, LocalFolder, is_url
 from fastrcaps_search.object_storage import RemoteFolder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
@@ -34,11 +34,16 @@ def run_folder(location: Location, study: StudyRecord, number: int, run: int) ->
     return trial_folder(location, study, number) / f"run-{run}"
 
 
-def kept(location: Location, folder: Path) -> Folder:
-    """One of these folders where checkpoints are kept: on the disk, or in object storage."""
-    if location.files_url is None:
-        return LocalFolder(folder)
-    return RemoteFolder(f"{location.files_url}/{folder.relative_to(location.files)}")
+def kept(location: Location, folder: Path, place: str | None = None) -> Folder:
+    """One of these folders where checkpoints are kept: on the disk, or in object storage.
+
+    Args:
+        location: The database and its files.
+        folder: One of those above.
+        place: Another folder or URL of checkpoints than this location's.
+    """
+    place, inner = place or location.place, folder.relative_to(location.files)
+    return RemoteFolder(f"{place}/{inner}") if is_url(place) else LocalFolder(Path(place, inner))
 
 
 def used_bytes(location: Location, study: StudyRecord) -> int | None:

@@ -11,7 +11,8 @@ from fastrcaps_search import object_storage
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.object_storage import RemoteFolder
-from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Checkpoint
 
 if TYPE_CHECKING:
     from tests.s3 import S3Server
