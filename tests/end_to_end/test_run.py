@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# A search on the narrow capsule network: 480 digits, two epochs.
+# A search on the narrow capsule network: 480 digits, two epochs, two decoders, three batch sizes.
 QUICK = """
 extends = "mnist-mini"
 name = "quick"
 epochs = 2
 boundaries = [1]
 train_images = 480
+[space]
+lr_policy = ["fixed", "one_cycle"]
+adabatch_exponent = [3]
+weight_sharing = [true]
 """
 
 
@@ -247,6 +251,7 @@ epochs = 2
 boundaries = [1]
 train_images = 64
 [space]
+lr_policy = ["fixed", "exponential_decay", "one_cycle", "warm_restarts"]
 batch_policy = ["constant"]
 """
 
