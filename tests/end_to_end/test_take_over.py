@@ -127,8 +127,8 @@ def test_another_machine_goes_on_where_it_reaches_the_checkpoints(
     said = second("worker", *WORK, *storage, *where, "--verbose")
     again = (
         f"trial 0 begins again: its checkpoints are in {first.folder}/fastrcaps-files on host-a, "
-        f"not in {second.folder}/fastrcaps-files here; workers with those --files remove them once "
-        "it has ended, --files with a folder or URL that all workers reach keeps them\n"
+        f"not in {second.folder}/fastrcaps-files here; workers with those --files remove them "
+        "once it has ended, --files with a folder or URL that all workers reach keeps them\n"
     )
     # One that was killed between a checkpoint and its row has that epoch too.
     goes_on = re.search(r"trial 0 continues at epoch (\d)", said)
