@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -10,13 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import fastrcaps_search
+from fastrcaps_search.cli.main import main
 
 # Six trainings of LeNet5 on real digits, listed, so that a number is always the same training.
 LISTED = """
@@ -88,8 +92,17 @@ class Command:
         return done
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401  # whatever JSON holds
-        """What the command prints with ``--json``."""
-        return json.loads(self(*arguments, "--json").stdout)
+        """What the command prints with ``--json``: in this process, for it starts no other."""
+        printed, error = io.StringIO(), io.StringIO()
+        with (
+            chdir(self.folder),
+            mock.patch.dict(os.environ, self.environment(), clear=True),
+            redirect_stdout(printed),
+            redirect_stderr(error),
+        ):
+            code = main([*arguments, "--json"])
+        assert code == 0, f"{printed.getvalue()}\n{error.getvalue()}"
+        return json.loads(printed.getvalue())
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the command in a process group of its own."""
