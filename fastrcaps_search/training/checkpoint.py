@@ -158,10 +158,15 @@ class CheckpointFolder:
         fetched = False
         with disk_errors("a checkpoint", str(self.place), advice=GOES_ON):
             for name in {*there} - {*self._files()} if there else ():
-                with suppress(CheckpointError, DiskError):
+                try:
                     content = place.read(name)
-                    self.place.write(name, content)
-                    fetched = True
+                except CheckpointError:
+                    continue
+                except DiskError:
+                    # It would not give the others either, a minute each.
+                    break
+                self.place.write(name, content)
+                fetched = True
         return fetched
 
     def newest(self) -> Checkpoint | None:
