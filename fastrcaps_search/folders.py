@@ -1,44 +1,19 @@
-"""Folders whose files are whole or absent: on a disk, or in object storage by URL.
+"""Folders whose files are whole or absent: what they can do, and those on a disk.
 
-Object storage is reached through fsspec, which is imported when a URL is opened and finds the
-package of its scheme: s3fs for ``s3://``. Nothing there is appended to or renamed, so that only
-checkpoints and networks are kept in it.
+Those in object storage are in :mod:`fastrcaps_search.object_storage`.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import re
-import secrets
 import stat
-import textwrap
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
-from fastrcaps_search.disk import (
-    MOST_BYTES,
-    disk_errors,
-    regular_bytes,
-    remove_file,
-    replace_file,
-)
-from fastrcaps_search.errors import CheckpointError, FastrcapsError, UsageError
+from fastrcaps_search.disk import regular_bytes, remove_file, replace_file
 from fastrcaps_search.typed import URL
-
-Answer = TypeVar("Answer")
-ANSWER_SECONDS = 15.0
-"""How long object storage may take to list, copy or remove."""
-CONTENT_SECONDS = 60.0
-"""How long it may take to store or give a file, an outage included."""
-AGAIN_SECONDS = 1.0
-LONGEST = 300
-"""Characters of what another library says."""
-USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 class Folder(Protocol):
@@ -136,125 +111,6 @@ class LocalFolder:
             remove_file(self.path / name)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFolder:
-    """What object storage keeps under a URL.
-
-    Attributes:
-        url: Without a trailing slash. It holds no password (:mod:`fastrcaps_search.store.location`
-            refuses it), and may be shown.
-    """
-
-    url: str
-
-    def __str__(self) -> str:
-        return self.url
-
-    def names(self) -> list[str]:
-        """As in :class:`Folder`."""
-        with suppress(FileNotFoundError), _said():
-            files, path = self._opened()
-            found = files.ls(path, detail=False, **_within(files, ANSWER_SECONDS))
-            # Some servers keep a folder, with no name here, where there was a file.
-            return [name for name in (one.rpartition("/")[2] for one in found) if name]
-        return []
-
-    def sizes(self) -> dict[str, int]:
-        """As in :class:`Folder`."""
-        with suppress(FileNotFoundError), _said():
-            files, path = self._opened()
-            found = files.find(path, detail=True, **_within(files, CONTENT_SECONDS))
-            return {
-                name.removeprefix(path).strip("/"): int(facts["size"] or 0)
-                for name, facts in found.items()
-                if name != path and not name.endswith("/")
-            }
-        return {}
-
-    def read(self, name: str) -> bytes:
-        """As in :class:`Folder`."""
-
-        def read() -> bytes:
-            files, path = self._opened(name)
-            limit = _within(files, CONTENT_SECONDS)
-            if (found := files.info(path, **limit)["size"]) > MOST_BYTES:
-                raise CheckpointError(f"{self}/{name} must be a checkpoint, got: {found} bytes")
-            return bytes(files.cat_file(path, **limit))
-
-        advice = "run the same line again once it can be, to go on from the last good checkpoint"
-        with disk_errors("a checkpoint", self.url, advice=advice, must="readable"):
-            try:
-                return _patiently(read)
-            except FileNotFoundError as error:
-                raise CheckpointError(f"{self}/{name} must be a checkpoint, got: none") from error
-
-    def write(self, name: str, content: bytes) -> None:
-        """As in :class:`Folder`: by one request, or one upload that counts when it is complete."""
-
-        def write() -> None:
-            files, path = self._opened(name)
-            files.pipe_file(path, content, **_within(files, CONTENT_SECONDS))
-
-        _patiently(write)
-
-    def rename(self, old: str, new: str) -> None:
-        """As in :class:`Folder`: copied, then removed."""
-        if old == new:
-            return
-        with _said():
-            files, path = self._opened(old)
-            limit = _within(files, ANSWER_SECONDS)
-            files.cp_file(path, path.removesuffix(old) + new, **limit)
-        self.remove([old])
-
-    def remove(self, names: Iterable[str]) -> None:
-        """As in :class:`Folder`; where one cannot be, no others are tried."""
-        with suppress(OSError):
-            for name in names:
-                with suppress(FileNotFoundError), _said():
-                    files, path = self._opened(name)
-                    files.rm_file(path, **_within(files, ANSWER_SECONDS))
-
-    def require_usable(self) -> None:
-        """Write, read, find and remove a small file.
-
-        Raises:
-            DiskError: That cannot be done.
-            UsageError: A package is not installed.
-        """
-        name, content = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
-        with disk_errors("files", self.url, advice="check bucket, credentials and permissions"):
-            with _said():
-                files, path = self._opened(name)
-                limit = _within(files, ANSWER_SECONDS)
-                files.pipe_file(path, content, **limit)
-                is_whole = files.cat_file(path, **limit) == content and name in self.names()
-            self.remove([name])
-            if not is_whole or name in self.names():
-                raise OSError(errno.EIO, "a file that is not as it was written, or that stays")
-
-    def _opened(self, name: str = "") -> tuple[Any, str]:
-        """The file system of the URL, which has forgotten what it has seen, and a path in it."""
-        scheme = self.url.partition(":")[0]
-        try:
-            import fsspec
-
-            files, path = fsspec.url_to_fs(f"{self.url}/{name}".rstrip("/"))
-        except ImportError as error:
-            raise UsageError(
-                f"files at {scheme}:// need a package that is not installed ({error}); for s3:// "
-                "pip install 'fastrcaps-search[remote]', for others fsspec and theirs"
-            ) from None
-        except ValueError as error:
-            raise UsageError(
-                f"files must be in a folder or at a URL that fsspec knows, as s3://bucket/prefix, "
-                f"got {scheme}:// ({error})"
-            ) from None
-        # Another machine may have written there since.
-        files.invalidate_cache()
-        return files, path
-
-
 def _size(path: Path) -> int | None:
     """Bytes of a regular file; none of anything else, nor of what a worker has just removed."""
     try:
@@ -262,51 +118,3 @@ def _size(path: Path) -> int | None:
     except OSError:
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def _within(files: Any, seconds: float) -> dict[str, float]:  # noqa: ANN401  # of no type
-    """What ends a call after so long, of those that can be ended."""
-    return {"timeout": seconds} if files.async_impl else {}
-
-
-def _patiently(call: Callable[[], Answer]) -> Answer:
-    """The answer of a call that is made again for a minute while there is none.
-
-    Raises:
-        FileNotFoundError: What it asks for is not there.
-        OSError: There was none.
-    """
-    end = time.monotonic() + CONTENT_SECONDS
-    while True:
-        try:
-            with _said():
-                return call()
-        except (FileNotFoundError, PermissionError):
-            raise
-        except OSError:
-            if time.monotonic() >= end:
-                raise
-        time.sleep(AGAIN_SECONDS)
-
-
-@contextmanager
-def _said() -> Iterator[None]:
-    """Have whatever a library of object storage raises as an OSError that says it in a line.
-
-    Raises:
-        OSError: Instead of any other error; FileNotFoundError and PermissionError stay what they
-            are.
-    """
-    try:
-        yield
-    except FastrcapsError:
-        raise
-    except Exception as error:
-        said = " ".join(USER.sub("***@", str(error)).split()).rstrip(".")
-        if isinstance(error, TimeoutError):
-            said = said or "no answer in time"
-        elif not isinstance(error, OSError):
-            said = f"{type(error).__name__}: {said}"
-        numbers = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
-        number = next((n for one, n in numbers.items() if isinstance(error, one)), errno.EIO)
-        raise OSError(number, textwrap.shorten(said, LONGEST)) from error

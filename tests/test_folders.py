@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fastrcaps_search import folders
+from fastrcaps_search import object_storage
 from fastrcaps_search.errors import CheckpointError, DiskError, UsageError
-from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
+from fastrcaps_search.folders import Folder, LocalFolder
+from fastrcaps_search.object_storage import RemoteFolder
 
 if TYPE_CHECKING:
     from tests.s3 import S3Server
@@ -83,7 +86,7 @@ def test_a_file_that_is_too_large_is_not_read(
 ) -> None:
     folder.write("large", bytes(11))
     monkeypatch.setattr("fastrcaps_search.disk.MOST_BYTES", 10)
-    monkeypatch.setattr(folders, "MOST_BYTES", 10)
+    monkeypatch.setattr(object_storage, "MOST_BYTES", 10)
     with pytest.raises(CheckpointError, match=r"/large must be a checkpoint, got: 11 bytes$"):
         folder.read("large")
 
@@ -114,7 +117,6 @@ def test_a_place_that_can_be_used_is_left_as_it_was(s3_url: str) -> None:
         ({"AWS_ACCESS_KEY_ID": "nobody"}, "key ID you provided does not exist"),
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "Unable to locate credentials"),
         ({"bucket": "another"}, "Access Denied"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "no answer in time"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_told_in_a_line(
@@ -122,8 +124,6 @@ def test_a_place_that_cannot_be_used_is_told_in_a_line(
 ) -> None:
     for name, value in wrong.items():
         monkeypatch.setenv(name, value)
-    if "AWS_ENDPOINT_URL" in wrong:
-        monkeypatch.setattr(folders, "ANSWER_SECONDS", 1.0)
     url = s3_url.replace("bucket", wrong.get("bucket", "bucket"))
     with pytest.raises(DiskError) as caught:
         RemoteFolder(url).require_usable()
@@ -134,15 +134,84 @@ def test_a_place_that_cannot_be_used_is_told_in_a_line(
     assert not [word for word in ("\n", "wr0ng-w0rd", "s3cr3t") if word in said]
 
 
+@pytest.mark.parametrize("server", ["down", "frozen", "nowhere"])
+def test_a_server_that_does_not_answer_is_called_that(
+    server: str, s3_url: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = {"down": "http://127.0.0.1:1", "nowhere": "http://nowhere.invalid"}
+    if server in wrong:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", wrong[server])
+    # In less than a second it has tried again where it was refused.
+    monkeypatch.setattr(object_storage, "ANSWER_SECONDS", 0.7)
+    begun = time.monotonic()
+    if server == "frozen":
+        s3_server.suspend()
+    try:
+        with pytest.raises(DiskError) as caught:
+            RemoteFolder(s3_url).require_usable()
+    finally:
+        s3_server.resume()
+    assert time.monotonic() - begun < 10
+    got, _, advice = str(caught.value).partition("; ")
+    assert re.fullmatch(
+        rf"files must be writable at {s3_url}, got: (no answer in time|EndpointConn.*)", got
+    )
+    assert advice == (
+        "check that its server runs and can be reached from here (network, proxy, "
+        "AWS_ENDPOINT_URL), and that there are credentials"
+    )
+
+
+def test_who_waits_for_an_answer_stops_when_asked_to(s3_url: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "fastrcaps_search", "run", "--study", "mnist-mini"),
+                *("--trials", "1", "--files", s3_url, "--storage", str(tmp_path / "new.db")),
+            ],
+            env=os.environ | {"AWS_ENDPOINT_URL": address},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # It has asked.
+        asked, _ = silent.accept()
+        with asked:
+            begun = time.monotonic()
+            process.terminate()
+            _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.splitlines() == [
+        "",
+        "stopping: workers finish their step and save",
+        "fastrcaps-search: stopped on request while object storage was awaited",
+    ]
+    # Of fifteen that it would have waited, on a machine that may be busy.
+    assert time.monotonic() - begun < 10
+
+
 def test_schemes_that_are_not_known_or_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"URL that fsspec knows, as s3://b.*, got nope://"):
         RemoteFolder("nope://bucket/x").names()
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    with pytest.raises(UsageError, match=r"^files at abfs:// need a package .*adlfs.*\[remote\]'"):
-        RemoteFolder("abfs://bucket/x").names()
+    for name, scheme in (("adlfs", "abfs"), ("gcsfs", "gs")):
+        monkeypatch.setitem(sys.modules, name, None)
+        wanted = rf"^files at {scheme}:// need a package that is not .*; pip install {name}$"
+        with pytest.raises(UsageError, match=wanted):
+            RemoteFolder(f"{scheme}://bucket/x").require_usable()
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(UsageError, match=r"^files at memory:// need a package "):
+    with pytest.raises(UsageError, match=r"^files at memory:// need a package .*\[remote\]'$"):
         RemoteFolder("memory://x").names()
+
+
+def test_what_a_library_refuses_when_it_is_opened_is_no_unknown_scheme(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(url: str) -> None:
+        raise ValueError("an account must be named")
+
+    monkeypatch.setattr("fsspec.url_to_fs", refuse)
+    with pytest.raises(DiskError, match=r"got: ValueError: an account must be named; check bu"):
+        RemoteFolder("memory://x").require_usable()
 
 
 def test_a_server_that_does_not_answer_is_waited_for_and_then_told(
@@ -150,9 +219,9 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_told(
 ) -> None:
     folder = RemoteFolder(s3_url)
     folder.write("one", b"1")
-    monkeypatch.setattr(folders, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(folders, "CONTENT_SECONDS", 1.0)
-    monkeypatch.setattr(folders, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(object_storage, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(object_storage, "CONTENT_SECONDS", 1.0)
+    monkeypatch.setattr(object_storage, "AGAIN_SECONDS", 0.0)
     begun = time.monotonic()
     s3_server.suspend()
     try:
@@ -184,7 +253,7 @@ def test_a_short_outage_costs_nothing(s3_url: str, s3_server: S3Server) -> None:
 
 KILLED = """
 import sys
-from fastrcaps_search.folders import RemoteFolder
+from fastrcaps_search.object_storage import RemoteFolder
 folder = RemoteFolder(sys.argv[1])
 folder.write("small", b"1")
 print("begins", flush=True)

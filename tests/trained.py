@@ -10,8 +10,9 @@ import torch
 
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
+from fastrcaps_search.search.runs import read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.workplace import Workplace
 from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import signal
@@ -13,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from fastrcaps_search.cli import commands, streams
+from fastrcaps_search.cli import commands, output, streams
 from fastrcaps_search.definition.release import release
 from fastrcaps_search.errors import DiskError, FastrcapsError, InterruptedRunError, UsageError
 from fastrcaps_search.processes import handle_stops
-from fastrcaps_search.store.location import locate, storage_of_environment
+from fastrcaps_search.store.location import locate, storage_file_warning, storage_of_environment
 from fastrcaps_search.typed import unwrapped
 
 PROGRAM = "fastrcaps-search"
@@ -81,9 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Numpy's BLAS, of which nothing here has need, starts a thread for each core, and where there
     # may be no more of them it sends this process a Ctrl-C.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What libraries of object storage log of an error, beside the one line that tells it.
+    logging.lastResort = logging.NullHandler()
     try:
         handle_stops(signal.default_int_handler)
         arguments = build_parser(given).parse_args(given)
+        # Of a file that counts, as no storage was named.
+        if vars(arguments).get("storage", "") is None and (warning := storage_file_warning()):
+            output.tell(f"warning: {warning}")
         code = int(arguments.function(arguments))
         sys.stdout.flush()
         return code

@@ -10,7 +10,8 @@ from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.search.files import kept, run_folder
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.location import Location
-from fastrcaps_search.store.records import RunRecord, StudyRecord
+from fastrcaps_search.store.records import RunKey, RunRecord, StudyRecord
+from fastrcaps_search.store.schema import storable
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.store.trials import TrialRecord
 from fastrcaps_search.training.checkpoint import CheckpointFolder
@@ -90,9 +91,14 @@ class CheckpointCollector:
         self._store = store
         self._study = study
         self._collected: set[tuple[int, int, int]] = set()
+        self._elsewhere: set[RunKey] = set()
 
     def collect(self) -> None:
-        """Remove the checkpoints of trials whose networks are no longer wanted, and not held."""
+        """Remove what is no longer wanted of trials that nobody holds.
+
+        The checkpoints of trials whose networks are not, and those of runs that have ended
+        elsewhere.
+        """
         seen = read_study(self._store, self._study.name)
         held = {lease.number for lease in seen.leases}
         for trial in unwanted(seen.trials):
@@ -106,3 +112,23 @@ class CheckpointCollector:
                     # Not those of later claims, which belong to others.
                     CheckpointFolder(place, owner={}, claim=token).remove()
                 self._collected |= networks
+        for trial in seen.trials:
+            if trial.number not in held:
+                self._leave_no_more(trial)
+
+    def _leave_no_more(self, trial: TrialRecord) -> None:
+        """Remove what runs of a trial have left here that were taken over, and ended elsewhere.
+
+        But not the best weights: the other place may be this one by another path.
+        """
+        location, study = self._store.location, self._study
+        for run in trial.runs:
+            key = RunKey(trial.number, run.run)
+            is_elsewhere = run.files not in (None, storable(location.place))
+            if run.token == 1 or run.best_epoch is None or not is_elsewhere:
+                continue
+            if key not in self._elsewhere:
+                self._elsewhere.add(key)
+                (whole,) = self._store.trials(study, epochs=True, number=key.number)
+                folder = run_checkpoints(location, study, whole, key.run, claim=run.token)
+                folder.keep_only_weights(run.best_epoch)

@@ -35,7 +35,7 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
         FastrcapsError: The run is refused; nothing was stored then.
     """
     runtime_folder()
-    files.require_usable(options.location)
+    files.require_usable(options.location, patience.stop)
     name, shown = options.definition.name, options.location.shown
     stored = patience(lambda: stored_study(options.location, name))
     if options.jobs == 0:

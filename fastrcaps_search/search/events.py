@@ -22,7 +22,7 @@ class WorkerEvent(StrEnum):
     RESUMED = auto()
     """A run goes on from a checkpoint ``where``: at an ``epoch``, or in it."""
     RESTARTED = auto()
-    """A run of which epochs were stored begins again: ``reason``."""
+    """A run that was begun before begins again: ``reason``."""
     PROGRESS = auto()
     """Within an ``epoch``: ``images_per_second``."""
     EPOCH = auto()

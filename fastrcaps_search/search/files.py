@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TextIO
 
 from fastrcaps_search.disk import reason
 from fastrcaps_search.errors import DiskError, UsageError
-from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
+from fastrcaps_search.folders import Folder, LocalFolder, is_url
+from fastrcaps_search.object_storage import RemoteFolder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
 
@@ -34,11 +36,16 @@ def run_folder(location: Location, study: StudyRecord, number: int, run: int) ->
     return trial_folder(location, study, number) / f"run-{run}"
 
 
-def kept(location: Location, folder: Path) -> Folder:
-    """One of these folders where checkpoints are kept: on the disk, or in object storage."""
-    if location.files_url is None:
-        return LocalFolder(folder)
-    return RemoteFolder(f"{location.files_url}/{folder.relative_to(location.files)}")
+def kept(location: Location, folder: Path, place: str | None = None) -> Folder:
+    """One of these folders where checkpoints are kept: on the disk, or in object storage.
+
+    Args:
+        location: The database and its files.
+        folder: One of those above.
+        place: Another folder or URL of checkpoints than this location's.
+    """
+    place, inner = place or location.place, folder.relative_to(location.files)
+    return RemoteFolder(f"{place}/{inner}") if is_url(place) else LocalFolder(Path(place, inner))
 
 
 def used_bytes(location: Location, study: StudyRecord) -> int | None:
@@ -49,15 +56,20 @@ def used_bytes(location: Location, study: StudyRecord) -> int | None:
         return None
 
 
-def require_usable(location: Location) -> None:
+def require_usable(location: Location, stop: threading.Event | None = None) -> None:
     """Make sure that checkpoints and logs can be kept where they are to be.
+
+    Args:
+        location: The database and its files.
+        stop: Ends the waiting for an answer when it is set.
 
     Raises:
         DiskError: They cannot be.
+        InterruptedRunError: Asked to stop.
         UsageError: A package is not installed.
     """
     if location.files_url is not None:
-        RemoteFolder(location.files_url).require_usable()
+        RemoteFolder(location.files_url).require_usable(stop)
     # Of the folder of an SQLite file the database itself says what is wrong.
     if location.path is None or location.files.parent != location.path.parent:
         require_writable(location.files, advice="name another with --files")

@@ -42,7 +42,8 @@ def missing_files(store: Store, study: StudyRecord) -> Iterator[str]:
         if has_ended:
             yield f"the networks of trials {numbers} {where}"
         else:
-            yield f"the checkpoints of trials {numbers} {where}; these begin again from epoch 1"
+            then = "go on if that can be read" if is_there else "begin again from epoch 1"
+            yield f"the checkpoints of trials {numbers} {where}; these {then}"
 
 
 def _missing(store: Store, study: StudyRecord) -> dict[tuple[str, bool, bool], set[int]]:

@@ -90,7 +90,7 @@ class Orchestrator:
         self._cluster: Cluster | None = None
         self._is_announced = False
         require_file(options.location)
-        files.require_usable(options.location)
+        files.require_usable(options.location, patience.stop)
         self._store = Store.writing(options.location, patience=patience)
         self._impatient = Store(options.location, self._store.engine)
         try:

@@ -26,10 +26,11 @@ from fastrcaps_search.search.files import LOG, logging_to
 from fastrcaps_search.search.launch import WorkerSpec
 from fastrcaps_search.search.optuna_export import OptunaExport
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, fail_run, read_test_set, train_run
+from fastrcaps_search.search.runs import fail_run, read_test_set, train_run
 from fastrcaps_search.search.signs import followed, own_job
 from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.workplace import Workplace
 from fastrcaps_search.store.claiming import Claim, Claimant
 from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.lease import RunLease
@@ -109,6 +110,8 @@ class Worker:
                 found = Idle.DONE if self._queue.is_over() else Idle.WAIT
                 waits = WorkerEvent.NO_CORES
             if found is Idle.DONE:
+                # Others may have ended since what was begun here.
+                self._collector.collect()
                 self._tell(WorkerEvent.DONE)
                 return
             if isinstance(found, Claim):

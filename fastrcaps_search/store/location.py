@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -121,6 +122,31 @@ def storage_of_environment() -> str | None:
             f"{path}; write the URL there, for its owner alone to read"
         )
     return text
+
+
+def storage_file_warning() -> str | None:
+    """What to do where others may read the password in the file of ``FASTRCAPS_STORAGE_FILE``.
+
+    The group may, as Kubernetes gives files to one, and anybody where the file is mounted
+    read-only, as its secrets are: there nobody can change the mode.
+    """
+    named = os.environ.get(STORAGE_FILE_VARIABLE)
+    if not named:
+        return None
+    try:
+        path = path_of(named, STORAGE_FILE_VARIABLE)
+        mode, is_fixed = path.stat().st_mode, os.statvfs(path).f_flag & os.ST_RDONLY
+        if not stat.S_ISREG(mode) or not mode & stat.S_IROTH or is_fixed:
+            return None
+        if not locate(unwrapped(storage_of_environment() or "", "storage")).secrets:
+            return None
+    except (OSError, UsageError):
+        # Whoever needs the file says what is wrong with it.
+        return None
+    return (
+        f"{STORAGE_FILE_VARIABLE} must name a file whose password others cannot read, got one of "
+        f"mode {stat.S_IMODE(mode):04o}; chmod 600 {path}"
+    )
 
 
 def locate(storage: str, *, files: str | Path | None = None) -> Location:

@@ -1,97 +1,47 @@
-"""Checkpoints: one pair of files per epoch, each complete or absent, none of them pickled.
+"""Checkpoints of a run: one pair of files per epoch, each complete or absent.
 
-``epoch-0003.claim-2.weights.safetensors`` holds the network alone (the best epoch's stays for
-good); ``epoch-0003.claim-2.state.safetensors`` the optimiser, and in its metadata the figures of
-all epochs so far and the hits of the best one. There is no random state to keep: order and shifts
-of an epoch follow from seed and epoch. The claim is the fencing token of the trial's holder that
-wrote the file: one that has lost its trial without knowing it writes under names that nobody
-reads.
-
-``epoch-0004.claim-2.progress.safetensors`` holds all of this in one file, from the middle of epoch
-4. It counts for whoever goes on from the very epochs whose figures, seconds included, it repeats,
-whatever claim wrote it.
+The claim in a file's name is the fencing token of the trial's holder that wrote it: one that has
+lost its trial without knowing it writes under names that nobody reads. A file from the middle of
+an epoch counts for whoever goes on from the very epochs whose figures it repeats, whatever claim
+wrote it. What they hold is in :mod:`fastrcaps_search.training.checkpoint_parts`.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from torch import Tensor
 
 from fastrcaps_search.disk import FULL, disk_errors
-from fastrcaps_search.errors import CheckpointError, DiskError
+from fastrcaps_search.errors import CheckpointError, DiskError, FastrcapsError
 from fastrcaps_search.folders import Folder, LocalFolder
-from fastrcaps_search.metrics import EpochMetrics, RunResult, RunSetting
+from fastrcaps_search.metrics import EpochMetrics, RunSetting
+from fastrcaps_search.training.checkpoint_parts import (
+    FILE_NAME,
+    FORMAT,
+    PARTS,
+    Checkpoint,
+    Part,
+    Progress,
+    best_epoch,
+    file_name,
+    is_progress,
+    progress_content,
+    progress_marks,
+    read_progress,
+    read_state,
+    state_metadata,
+)
 from fastrcaps_search.training.tensor_file import tensor_bytes, tensors_of
 
-FORMAT = "fastrcaps-checkpoint-3"
-FILE_NAME = re.compile(
-    r"\.?epoch-\d{4,}\.claim-(\d+)\.(?:weights|state|progress)\.safetensors"
-    r"(?:\.[0-9a-f]{8}\.part)?"
-)
 GOES_ON_WITHOUT = "the trial goes on without this checkpoint"
 GOES_ON = (
     "free some space or fix the folder and run the same line again, the trial goes on from its "
     "last good checkpoint"
 )
 ENDS_WITHOUT = "the trial ends with its values, but without this network"
-
-
-class Part(StrEnum):
-    """What a file holds."""
-
-    WEIGHTS = "weights"
-    STATE = "state"
-    PROGRESS = "progress"
-
-
-PARTS = (Part.WEIGHTS, Part.STATE)
-"""The two files of a checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A run after an epoch.
-
-    Attributes:
-        network: State of the network by parameter name.
-        optimiser: State of the optimiser: ``<quantity>.<parameter name>``.
-        epochs: Figures of all epochs so far, in order.
-        hits: Which evaluation images the best of them has right, as in ``RunResult``.
-    """
-
-    network: dict[str, Tensor]
-    optimiser: dict[str, Tensor]
-    epochs: tuple[EpochMetrics, ...]
-    hits: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A run within an epoch.
-
-    Attributes:
-        state: Network and optimiser as they are, with the figures of the epochs before.
-        sums: What ``TrainedNetwork.sums`` gave.
-        samples: Images of the epoch that are trained.
-        seconds: For which they were trained, none of it suspended.
-        sharing: Workers that shared the device meanwhile.
-        setting: Where.
-    """
-
-    state: Checkpoint
-    sums: Tensor
-    samples: int
-    seconds: float
-    sharing: int
-    setting: RunSetting
 
 
 class CheckpointFolder:
@@ -134,17 +84,16 @@ class CheckpointFolder:
         """
         epoch = checkpoint.epochs[-1].epoch
         networks = {**(owed or {}), epoch: checkpoint.network}
-        more = {"epochs": _figures(checkpoint.epochs), "hits": checkpoint.hits.hex()}
 
         def write() -> None:
             for each, network in networks.items():
                 self._write(Part.WEIGHTS, each, network)
-            self._write(Part.STATE, epoch, checkpoint.optimiser, **more)
+            self._write(Part.STATE, epoch, checkpoint.optimiser, **state_metadata(checkpoint))
 
         try:
             with disk_errors("a checkpoint", str(self.place), advice=GOES_ON_WITHOUT):
                 files = self._without_half_written()
-                kept = [name for name in files if not _is_progress(name)]
+                kept = [name for name in files if not is_progress(name)]
                 self._write_in_room(write, kept=kept)
         except DiskError:
             # Half a checkpoint would only take room. What object storage is asked in an outage it
@@ -174,27 +123,13 @@ class CheckpointFolder:
         Raises:
             DiskError: It cannot be written. What was written before stays.
         """
-        state = progress.state
-        epoch = len(state.epochs) + 1
-        tensors = {
-            "sums": progress.sums,
-            **{f"network.{name}": tensor for name, tensor in state.network.items()},
-            **{f"optimiser.{name}": tensor for name, tensor in state.optimiser.items()},
-        }
+        epoch = len(progress.state.epochs) + 1
+        tensors, metadata = progress_content(progress)
         with disk_errors("a checkpoint", str(self.place), advice=GOES_ON_WITHOUT):
             files = self._without_half_written()
-            self._write(
-                Part.PROGRESS,
-                epoch,
-                tensors,
-                epochs=_figures(state.epochs),
-                setting=_text(progress.setting),
-                samples=str(progress.samples),
-                seconds=repr(progress.seconds),
-                sharing=str(progress.sharing),
-            )
+            self._write(Part.PROGRESS, epoch, tensors, **metadata)
             own = self._own(epoch, Part.PROGRESS)
-            self.place.remove(name for name in files if _is_progress(name) and name != own)
+            self.place.remove(name for name in files if is_progress(name) and name != own)
 
     def adopt(self, epoch: int) -> None:
         """Make an earlier claim's checkpoint of ``epoch`` one's own, before its row says so.
@@ -207,6 +142,32 @@ class CheckpointFolder:
                 with suppress(FileNotFoundError):
                     self.place.rename(self._path(epoch, part), self._own(epoch, part))
         self._known[epoch] = self._claim
+
+    def fetch(self, place: Folder) -> bool:
+        """Copy here what counts and is in another place alone; whether there was anything.
+
+        What cannot be read there is left; what was changed on the way is found when it is read.
+
+        Raises:
+            DiskError: It cannot be written here.
+        """
+        counting = {self._path(epoch, part) for epoch in self._known for part in PARTS}
+        there: list[str] = []
+        with suppress(FastrcapsError, OSError):
+            there = [name for name in self._files(place) if name in counting or is_progress(name)]
+        fetched = False
+        with disk_errors("a checkpoint", str(self.place), advice=GOES_ON):
+            for name in {*there} - {*self._files()} if there else ():
+                try:
+                    content = place.read(name)
+                except CheckpointError:
+                    continue
+                except DiskError:
+                    # It would not give the others either, a minute each.
+                    break
+                self.place.write(name, content)
+                fetched = True
+        return fetched
 
     def newest(self) -> Checkpoint | None:
         """The newest known checkpoint that can be read whole; ``None`` when there is none.
@@ -234,21 +195,14 @@ class CheckpointFolder:
         Returns:
             ``None`` where nothing that can be read whole continues this very checkpoint.
         """
-        epochs, hits = ((), b"") if before is None else (before.epochs, before.hits)
-        marks = {"epochs": _figures(epochs), "setting": _text(setting)}
-        epoch = len(epochs) + 1
+        epochs = () if before is None else before.epochs
+        marks, epoch = progress_marks(epochs, setting), len(epochs) + 1
         found = []
-        for name in filter(_is_progress, self._files()):
+        for name in filter(is_progress, self._files()):
             with suppress(CheckpointError, KeyError, ValueError):
-                tensors, metadata = self._read_file(name, epoch, **marks)
-                state = Checkpoint(
-                    _prefixed("network.", tensors), _prefixed("optimiser.", tensors), epochs, hits
+                found.append(
+                    read_progress(*self._read_file(name, epoch, **marks), before, setting)
                 )
-                samples, sharing = int(metadata["samples"]), int(metadata["sharing"])
-                seconds = float(metadata["seconds"])
-                if samples >= 0 and sharing >= 1 and 0.0 <= seconds < math.inf:
-                    sums = tensors["sums"]
-                    found.append(Progress(state, sums, samples, seconds, sharing, setting))
         return max(found, key=lambda one: one.samples, default=None)
 
     def weights(self, epoch: int) -> dict[str, Tensor]:
@@ -271,14 +225,11 @@ class CheckpointFolder:
     def _load(self, epoch: int) -> Checkpoint:
         optimiser, metadata = self._read(Part.STATE, epoch)
         try:
-            epochs = tuple(map(EpochMetrics.from_dict, json.loads(metadata["epochs"])))
-            if [metrics.epoch for metrics in epochs] != list(range(1, epoch + 1)):
-                raise ValueError("epochs are missing")
-            hits = bytes.fromhex(metadata["hits"])
+            epochs, hits = read_state(metadata, epoch)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             path = f"{self.place}/{self._path(epoch, Part.STATE)}"
             raise CheckpointError(f"{path} must hold figures of epochs, got: {error}") from error
-        best = _best(epochs)
+        best = best_epoch(epochs)
         if best != epoch:
             # Going on from here would end in a run without its network.
             self.weights(best)
@@ -289,7 +240,7 @@ class CheckpointFolder:
         kept: set[str] = set()
         for end in sorted(self._known)[-2:]:
             kept |= {self._path(end, part) for part in PARTS}
-            kept.add(self._path(_best(epochs[:end]), Part.WEIGHTS))
+            kept.add(self._path(best_epoch(epochs[:end]), Part.WEIGHTS))
         self._remove_but(kept)
 
     def _write_in_room(self, write: Callable[[], None], *, kept: Collection[str]) -> None:
@@ -312,20 +263,19 @@ class CheckpointFolder:
         with suppress(OSError):
             self.place.remove([name for name in self._files() if name not in kept])
 
-    def _files(self) -> Iterator[str]:
-        """Names of the files of this claim and of earlier ones."""
-        for name in self.place.names():
+    def _files(self, place: Folder | None = None) -> Iterator[str]:
+        """Names of the files of this claim and of earlier ones, here or in another place."""
+        for name in (place or self.place).names():
             match = FILE_NAME.fullmatch(name)
             if match and int(match[1]) <= self._claim:
                 yield name
 
     def _path(self, epoch: int, part: Part) -> str:
         """Name of the checkpoint that counts, where it is there."""
-        claim = self._known.get(epoch, self._claim)
-        return f"epoch-{epoch:04d}.claim-{claim}.{part}.safetensors"
+        return file_name(epoch, self._known.get(epoch, self._claim), part)
 
     def _own(self, epoch: int, part: Part) -> str:
-        return f"epoch-{epoch:04d}.claim-{self._claim}.{part}.safetensors"
+        return file_name(epoch, self._claim, part)
 
     def _write(
         self, part: Part, epoch: int, tensors: Mapping[str, Tensor], **metadata: str
@@ -349,46 +299,3 @@ class CheckpointFolder:
         if any(metadata.get(key) != value for key, value in marks.items()):
             raise CheckpointError(f"{path} must belong to this run, got one of another")
         return tensors, metadata
-
-
-def _figures(epochs: Sequence[EpochMetrics]) -> str:
-    return json.dumps([asdict(metrics) for metrics in epochs])
-
-
-def _is_progress(name: str) -> bool:
-    """Whether a file was written in the middle of an epoch."""
-    return name.endswith(f".{Part.PROGRESS}.safetensors")
-
-
-def _text(setting: RunSetting) -> str:
-    return json.dumps(asdict(setting), sort_keys=True)
-
-
-def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors whose names begin so, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _best(epochs: Sequence[EpochMetrics]) -> int:
-    return RunResult.from_epochs(epochs, parameters=0).best_epoch
-
-
-def require_fit(found: Mapping[str, Tensor], network: Mapping[str, Tensor]) -> None:
-    """Make sure that read tensors have the names, shapes and types of those in ``network``.
-
-    Raises:
-        CheckpointError: They differ.
-    """
-    for name in sorted(found.keys() | network.keys()):
-        got, expected = (
-            f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "none"
-            for tensors in (found, network)
-        )
-        if got != expected:
-            raise CheckpointError(
-                f"the checkpoint must fit the network: {name} must be {expected}, got {got}"
-            )

@@ -27,12 +27,8 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.seeds import derive_seed
-from fastrcaps_search.training.checkpoint import (
-    Checkpoint,
-    CheckpointFolder,
-    Progress,
-    require_fit,
-)
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Checkpoint, Progress, require_fit
 from fastrcaps_search.training.device import Clock, run_setting, survive_forks
 from fastrcaps_search.training.kernels import Trainer, make_trainer
 from fastrcaps_search.training.policy import TrainingPlan, training_plan

@@ -19,6 +19,7 @@ epochs = 2
 boundaries = [1]
 train_images = 64
 [space]
+lr_policy = ["fixed", "exponential_decay"]
 batch_policy = ["constant"]
 """
 ELSEWHERE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -134,6 +135,7 @@ def test_a_folder_whose_name_is_no_utf_8(begun: Command) -> None:
         )
         assert done.stderr == b""
         assert os.fsencode(folder / printed) in done.stdout
-    measured = type(begun)(folder).json("evaluate", str(out), "--out", str(folder / "e.html"))
+    line = ("evaluate", str(out), "--out", str(folder / "e.html"), "--json")
+    measured = json.loads(type(begun)(folder)(*line).stdout)
     assert measured["page"] == f"{folder}/e.html"
     assert measured["equal"]

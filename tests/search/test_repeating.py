@@ -20,8 +20,9 @@ from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.search import files
 from fastrcaps_search.search.checkpoints import CheckpointCollector
 from fastrcaps_search.search.queue import Idle, TrialQueue
-from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
+from fastrcaps_search.search.runs import read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.workplace import Workplace
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.ending import mark_removed
 from fastrcaps_search.store.enter import enter_study

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import platform
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -22,11 +25,12 @@ from fastrcaps_search.errors import (
 )
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
 from fastrcaps_search.search import files
-from fastrcaps_search.search.checkpoints import best_weights
+from fastrcaps_search.search.checkpoints import CheckpointCollector, best_weights
 from fastrcaps_search.search.exporting import kept_runs
 from fastrcaps_search.search.queue import TrialQueue
-from fastrcaps_search.search.runs import Workplace, read_test_set, train_run
+from fastrcaps_search.search.runs import read_test_set, train_run
 from fastrcaps_search.search.suggest import propose
+from fastrcaps_search.search.workplace import Workplace
 from fastrcaps_search.store.claiming import Claimant
 from fastrcaps_search.store.enter import enter_study
 from fastrcaps_search.store.lease import RunLease
@@ -237,6 +241,137 @@ def test_a_run_trains_with_the_threads_that_it_may_have(make: Callable[[], Site]
     assert asked == [None, 2]
     assert [row.setting.threads for row in site.record().epochs] == [2, 2, 1, 1, 1]
     assert [run.bit_equal for run in site.record().runs] == [False]
+
+
+def interrupted(site: Site, rows: int) -> None:
+    """The run is trained there until so many epochs are stored, and given back."""
+    lease = site.claim()
+    with pytest.raises(InterruptedRunError):
+        site.train(lease, Stops(site, rows))
+    lease.release()
+
+
+def restarted(site: Site) -> list[str]:
+    return [facts["reason"] for event, facts in site.told if event == "restarted"]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Site, str | Path], Site]]:
+    """Other workers on a study, whose files are in another place."""
+    made: list[Site] = []
+
+    def at(site: Site, place: str | Path) -> Site:
+        other = copy.copy(site)
+        other.store = Store.writing(locate(str(site.store.location.path), files=place))
+        made.append(other)
+        return other
+
+    yield at
+    for site in made:
+        site.store.close()
+
+
+Elsewhere = Callable[[Site, str | Path], Site]
+
+
+def test_a_run_goes_on_from_any_place_that_can_be_read(
+    make: Callable[[], Site], elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    url = f"memory://{tmp_path}"
+    bucket, third = elsewhere(site, url), elsewhere(site, tmp_path / "third")
+    interrupted(site, 3)
+    begun = names(site.folder())
+    interrupted(bucket, 4)
+    third.train(third.claim())
+    folder = site.store.location.files
+    told = [facts["where"] for event, facts in site.told if event == "resumed"]
+    assert told == [f"at epoch 4, from {folder}", f"at epoch 5, from {url}"]
+    assert (site.tokens(), restarted(site)) == ([1, 1, 1, 2, 3], [])
+    check(third, undisturbed)
+    # What is left is removed by who has those files, once the run has ended.
+    assert names(site.folder()) == begun
+    kept = files.kept(bucket.store.location, bucket.folder())
+    assert kept.names()
+    (run,) = site.record().runs
+    for one in (site, bucket):
+        CheckpointCollector(one.store, one.study).collect()
+    best = {f"epoch-{run.best_epoch:04d}.claim-{token}.weights.safetensors" for token in (1, 2)}
+    assert {*kept.names(), *names(site.folder())} <= best
+    third.best_weights()
+
+
+def test_what_cannot_be_read_elsewhere_is_told_and_removed_by_who_can(
+    make: Callable[[], Site], elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    other, old = elsewhere(site, tmp_path / "other"), site.store.location.files
+    interrupted(site, 3)
+    # Another machine does not have it.
+    old.rename(tmp_path / "away")
+    other.train(other.claim())
+    (reason,) = restarted(site)
+    host = re.escape(platform.node())
+    assert re.fullmatch(
+        rf"its checkpoints are in {old} on {host}, not in {tmp_path}/other here; workers with "
+        "those --files remove them once it has ended, --files with a folder or URL that all "
+        "workers reach keeps them",
+        reason,
+    )
+    assert site.tokens() == [2] * EPOCHS
+    (tmp_path / "away").rename(old)
+    assert names(site.folder())
+    for one in (other, site):
+        CheckpointCollector(one.store, one.study).collect()
+    assert names(site.folder()) == []
+    check(other, undisturbed)
+
+
+def test_what_was_saved_within_the_first_epoch_is_told_of_too(
+    make: Callable[[], Site], elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    site = make()
+    other, old = elsewhere(site, tmp_path / "other"), site.store.location.files
+    interrupted(site, 0)
+    other.train(other.claim())
+    (reason,) = restarted(site)
+    assert reason.startswith(f"what was saved of it is in {old} on {platform.node()}, not in ")
+
+
+def test_a_damaged_checkpoint_elsewhere_is_not_gone_on_from(
+    make: Callable[[], Site], elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    other = elsewhere(site, tmp_path / "other")
+    interrupted(site, 3)
+    (newest,) = site.folder().glob("epoch-0003.*.state.*")
+    content = bytearray(newest.read_bytes())
+    content[-5] ^= 1
+    newest.write_bytes(content)
+    other.train(other.claim())
+    assert site.resumed() == [3]
+    check(other, undisturbed)
+
+
+def test_one_place_by_two_paths_loses_no_network(
+    make: Callable[[], Site], elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    undisturbed, site = make(), make()
+    undisturbed.train(undisturbed.claim())
+    interrupted(site, 3)
+    (tmp_path / "link").symlink_to(site.store.location.files)
+    other = elsewhere(site, tmp_path / "link")
+    other.train(other.claim())
+    assert site.resumed() == [4]
+    CheckpointCollector(site.store, site.study).collect()
+    check(site, undisturbed)
 
 
 def test_the_test_set_meets_the_weights_of_the_claim_that_stored_them(

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fastrcaps_search.errors import StoreError, UsageError
-from fastrcaps_search.store.location import chosen_location, locate
+from fastrcaps_search.store.location import chosen_location, locate, storage_file_warning
 from fastrcaps_search.store.store import Store
+
+if TYPE_CHECKING:
+    from tests.conftest import Cli
 
 
 @pytest.mark.parametrize(
@@ -201,6 +207,64 @@ def test_a_file_without_a_url_is_refused(
     monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
     with pytest.raises(UsageError, match=rf"^FASTRCAPS_STORAGE_FILE must name .*{came}"):
         chosen_location(None)
+
+
+SECRET_URL = "postgresql://ann:s3cr3t@127.0.0.1:1/db"
+
+
+@pytest.mark.parametrize(
+    ("mode", "url", "is_warned_of"),
+    [
+        (0o644, SECRET_URL, True),
+        (0o604, SECRET_URL, True),
+        (0o600, SECRET_URL, False),
+        # As Kubernetes mounts a secret for a group.
+        (0o440, SECRET_URL, False),
+        (0o640, SECRET_URL, False),
+        (0o644, "postgresql://ann@127.0.0.1:1/db", False),
+        (0o644, "my.db", False),
+    ],
+)
+def test_a_password_in_a_file_that_others_may_read_is_warned_of(
+    mode: int, url: str, is_warned_of: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "storage"
+    file.write_text(f"{url}\n")
+    file.chmod(mode)
+    monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
+    wanted = (
+        "FASTRCAPS_STORAGE_FILE must name a file whose password others cannot read, got one of "
+        f"mode {oct(mode).replace('o', '')}; chmod 600 {file}"
+    )
+    assert storage_file_warning() == (wanted if is_warned_of else None)
+
+
+def test_a_secret_that_is_mounted_read_only_is_not_warned_of(
+    mount_disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mount_disk(1) / "storage"
+    file.write_text(SECRET_URL)
+    file.chmod(0o644)
+    monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
+    assert storage_file_warning() is not None
+    subprocess.run(["mount", "-o", "remount,ro", str(file.parent)], check=True)
+    assert storage_file_warning() is None
+
+
+def test_the_warning_is_one_line_of_a_command_that_reads_the_file(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "storage"
+    file.write_text(SECRET_URL)
+    file.chmod(0o644)
+    monkeypatch.setenv("FASTRCAPS_STORAGE_FILE", str(file))
+    done = cli("front", "--study", "any", FASTRCAPS_STORAGE_FILE=str(file))
+    warning, error = done.stderr.splitlines()
+    assert warning == f"warning: {storage_file_warning()}"
+    assert error.startswith("fastrcaps-search: ")
+    assert "s3cr3t" not in done.stderr
+    for arguments in (("front", "--study", "any", "--storage", "new.db"), ("studies",)):
+        assert "warning: " not in cli(*arguments, FASTRCAPS_STORAGE_FILE=str(file)).stderr
 
 
 @pytest.mark.parametrize("typed", ["s3://b/a b/", " 'S3://b/a b'\n"])

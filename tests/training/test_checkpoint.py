@@ -24,7 +24,8 @@ from torch import Tensor
 
 from fastrcaps_search.errors import CheckpointError, DiskError
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder, require_fit
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Checkpoint, require_fit
 
 OWNER = {"study": "a1b2", "trial": "3", "run": "0", "seed": "7", "configuration": "abc"}
 FIRST_CLAIM = dict.fromkeys(range(1, 11), 1)
@@ -715,7 +716,8 @@ def test_files_are_for_those_whom_the_umask_allows(tmp_path: Path) -> None:
         import os, sys, torch
         from pathlib import Path
         from fastrcaps_search.metrics import EpochMetrics
-        from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
+        from fastrcaps_search.training.checkpoint import CheckpointFolder
+        from fastrcaps_search.training.checkpoint_parts import Checkpoint
         os.umask(0o027)
         weight = {"weight": torch.zeros(3)}
         epochs = (EpochMetrics(1, 1, *[0.5] * 9, 1, 1),)

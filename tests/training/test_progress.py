@@ -19,7 +19,8 @@ from fastrcaps_search.errors import DiskError, InterruptedRunError, SuspendedErr
 from fastrcaps_search.metrics import EpochMetrics
 from fastrcaps_search.training import kernels as kernels_module
 from fastrcaps_search.training import run as run_module
-from fastrcaps_search.training.checkpoint import CheckpointFolder, Progress
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Progress
 from fastrcaps_search.training.policy import TrainingPlan
 from fastrcaps_search.training.run import Hooks, Run
 from fastrcaps_search.training.splits import Split, Splits

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from fastrcaps_search import folders
+from fastrcaps_search import object_storage
 from fastrcaps_search.errors import CheckpointError, DiskError
-from fastrcaps_search.folders import RemoteFolder
 from fastrcaps_search.metrics import EpochMetrics
-from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
+from fastrcaps_search.object_storage import RemoteFolder
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Checkpoint
 
 if TYPE_CHECKING:
     from tests.s3 import S3Server
@@ -100,8 +101,8 @@ def test_an_outage_costs_a_checkpoint_and_no_take_over_begins_again_for_it(
     s3_url: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = saved(s3_url, 2)
-    monkeypatch.setattr(folders, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(folders, "CONTENT_SECONDS", 1.0)
+    monkeypatch.setattr(object_storage, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(object_storage, "CONTENT_SECONDS", 1.0)
     s3_server.suspend()
     try:
         with pytest.raises(DiskError) as caught:

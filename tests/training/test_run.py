@@ -29,7 +29,8 @@ from fastrcaps_search.errors import (
 from fastrcaps_search.metrics import EpochMetrics, RunResult
 from fastrcaps_search.training import kernels as kernels_module
 from fastrcaps_search.training import run as run_module
-from fastrcaps_search.training.checkpoint import Checkpoint, CheckpointFolder
+from fastrcaps_search.training.checkpoint import CheckpointFolder
+from fastrcaps_search.training.checkpoint_parts import Checkpoint
 from fastrcaps_search.training.device import Clock
 from fastrcaps_search.training.kernels import choose_kernel
 from fastrcaps_search.training.policy import TrainingPlan, training_plan
