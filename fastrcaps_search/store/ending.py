@@ -17,7 +17,7 @@ from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.reading import read_trials
+from fastrcaps_search.store.reading import read_doubtful, read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import failure_columns, now, run_row
 from fastrcaps_search.store.store import Store
@@ -112,6 +112,26 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
 
     store.write(write)
     return True
+
+
+def suspect_silent(store: Store, study: StudyRecord) -> None:
+    """Suspect the silent leases of a study: done by whoever renews a lease of his own.
+
+    Workers that train look for nothing to claim for as long as a run takes. The last third of a
+    lost worker's lease would not begin before one of them has ended its run.
+
+    Args:
+        store: The store; an outage is better not waited for.
+        study: The study.
+    """
+    table = schema.leases
+    for lease in store.read(lambda connection: read_doubtful(connection, study.study_id)):
+        if not _is_new_suspect(lease) or lease.is_known_dead:
+            continue
+        as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
+        suspect = table.update().where(as_read, table.c.renewed_at == lease.renewed_at)
+        # Each in a transaction of its own: two locks in two orders would block.
+        store.write(lambda connection, do=suspect: connection.execute(do.values(suspected_at=now())))
 
 
 def _is_new_suspect(lease: LeaseRecord) -> bool:
