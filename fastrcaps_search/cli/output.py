@@ -70,7 +70,7 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, front_runs: int) 
 
     Args:
         rows: Those of ``front --json``.
-        study: Name of the study.
+        study: What follows ``run --study``.
         front_runs: Runs that are planned for each trial on or near the front.
     """
     print_trials(rows)
@@ -82,7 +82,7 @@ def print_front(rows: Sequence[dict[str, Any]], *, study: str, front_runs: int) 
 
 
 def no_front(study: str) -> str:
-    """What is said where trials are complete and none is feasible."""
+    """What is said where trials are complete and none is feasible; ``study`` follows --study."""
     return (
         "front: empty, for no trial is feasible; "
         f"`fastrcaps-search trials --study {study}` says why"
@@ -90,7 +90,7 @@ def no_front(study: str) -> str:
 
 
 def without_network(trials: Sequence[int], *, study: str) -> str:
-    """What is said of trials on the front that have no network."""
+    """What is said of trials on the front that have no network; ``study`` follows run --study."""
     numbers = ", ".join(map(str, trials))
     return (
         f"on the front without a network: {numbers}; `export` needs one, which "

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from fastrcaps_search.errors import DiskError, UsageError
+from fastrcaps_search.errors import DiskError
 from fastrcaps_search.folders import Folder, LocalFolder, RemoteFolder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord
@@ -37,14 +37,6 @@ def kept(location: Location, folder: Path) -> Folder:
     if location.files_url is None:
         return LocalFolder(folder)
     return RemoteFolder(f"{location.files_url}/{folder.relative_to(location.files)}")
-
-
-def used_bytes(location: Location, study: StudyRecord) -> int | None:
-    """Room that a study's files take where its checkpoints are; ``None`` where none may see it."""
-    try:
-        return sum(kept(location, study_folder(location, study)).sizes().values())
-    except (OSError, UsageError):
-        return None
 
 
 def require_usable(location: Location) -> None:

@@ -18,6 +18,7 @@ from fastrcaps_search.errors import (
     StoreError,
 )
 from fastrcaps_search.search import files
+from fastrcaps_search.search.again import asked_flags
 from fastrcaps_search.search.calibrate import calibrated_device
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.engines import Engine
@@ -104,6 +105,7 @@ class Orchestrator:
                 budget=budget(options),
                 front_runs=options.front_runs or 0,
                 reference_device=options.reference_device,
+                flags=asked_flags(options),
             )
         )
         return cls(options.definition.name, options, patience)

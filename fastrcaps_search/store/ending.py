@@ -92,7 +92,7 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
     """
     table = schema.leases
     found = [(one, one.is_known_dead) for one in sorted(held, key=lambda lease: lease.key)]
-    found = [(one, dead) for one, dead in found if dead or one.is_lost or _is_new_suspect(one)]
+    found = [(one, dead) for one, dead in found if dead or one.is_lost or one.is_to_be_suspected]
     if not found:
         return False
 
@@ -126,18 +126,14 @@ def suspect_silent(store: Store, study: StudyRecord) -> None:
     """
     table = schema.leases
     for lease in store.read(lambda connection: read_doubtful(connection, study.study_id)):
-        if not _is_new_suspect(lease) or lease.is_known_dead:
+        if not lease.is_to_be_suspected or lease.is_known_dead:
             continue
         as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
         suspect = table.update().where(as_read, table.c.renewed_at == lease.renewed_at)
         # Each in a transaction of its own: two locks in two orders would block.
-        store.write(lambda connection, do=suspect: connection.execute(do.values(suspected_at=now())))
-
-
-def _is_new_suspect(lease: LeaseRecord) -> bool:
-    # A suspicion from the future is one from before the clock was set back.
-    suspected = lease.suspected_seconds
-    return lease.is_silent and (suspected is None or suspected < 0)
+        store.write(
+            lambda connection, do=suspect: connection.execute(do.values(suspected_at=now()))
+        )
 
 
 def _note_death(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
