@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
+from textwrap import shorten, wrap
 
 from fastrcaps_search.cli import output
 
 LEAST = 26
 """Characters that a cell keeps at least which may be cut."""
 CUT = "..."
+WORDS: Mapping[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
+"""Lines are broken between words alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def fitted_lines(rows: Sequence[Sequence[str]], columns: Columns, *, width: int)
             break
         left_out.append(name)
         table = {other: cells for other, cells in table.items() if other != name}
-    lines = [f"all: {', '.join(said)}"] if said else []
+    lines = wrap(f"all: {', '.join(said)}", width, **WORDS) if said else []
     if left_out:
         lines.append(f"not in {width} columns: {', '.join(left_out)}; --json has all")
     return [*lines, *output.table_lines([tuple(fitted), *zip(*fitted.values(), strict=True)])]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import fsum
 
 from sqlalchemy import ColumnElement, Connection, select
@@ -100,12 +101,12 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
         # In the order of the runs, and the trial first, as whoever fails one does: two locks in
         # two orders would block.
         for lease, dead in found:
-            as_read = run_row(table, study.study_id, lease.key)
-            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
             if not dead and not lease.is_lost:
-                connection.execute(table.update().where(as_read).values(suspected_at=now()))
+                _suspect(connection, study, lease)
                 continue
             lock_trial(connection, study.study_id, lease.number)
+            as_read = run_row(table, study.study_id, lease.key)
+            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
             gone = connection.execute(table.delete().where(as_read))
             if gone.rowcount == 1 and dead and lease.is_training:
                 _note_death(connection, study, lease)
@@ -124,16 +125,18 @@ def suspect_silent(store: Store, study: StudyRecord) -> None:
         store: The store; an outage is better not waited for.
         study: The study.
     """
-    table = schema.leases
     for lease in store.read(lambda connection: read_doubtful(connection, study.study_id)):
-        if not lease.is_to_be_suspected or lease.is_known_dead:
-            continue
-        as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
-        suspect = table.update().where(as_read, table.c.renewed_at == lease.renewed_at)
-        # Each in a transaction of its own: two locks in two orders would block.
-        store.write(
-            lambda connection, do=suspect: connection.execute(do.values(suspected_at=now()))
-        )
+        if lease.is_to_be_suspected and not lease.is_known_dead:
+            # Each in a transaction of its own: two locks in two orders would block.
+            store.write(partial(_suspect, study=study, lease=lease))
+
+
+def _suspect(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
+    """Suspect a lease unless it has been renewed since it was read."""
+    table = schema.leases
+    as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
+    as_read &= table.c.renewed_at == lease.renewed_at
+    connection.execute(table.update().where(as_read).values(suspected_at=now()))
 
 
 def _note_death(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
