@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from textwrap import shorten, wrap
+from textwrap import TextWrapper, shorten
 
 from fastrcaps_search.cli import output
 
 LEAST = 26
 """Characters that a cell keeps at least which may be cut."""
 CUT = "..."
-WORDS: Mapping[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
-"""Lines are broken between words alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,8 @@ def fitted_lines(rows: Sequence[Sequence[str]], columns: Columns, *, width: int)
             break
         left_out.append(name)
         table = {other: cells for other, cells in table.items() if other != name}
-    lines = wrap(f"all: {', '.join(said)}", width, **WORDS) if said else []
+    between_words = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    lines = between_words.wrap(f"all: {', '.join(said)}") if said else []
     if left_out:
         lines.append(f"not in {width} columns: {', '.join(left_out)}; --json has all")
     return [*lines, *output.table_lines([tuple(fitted), *zip(*fitted.values(), strict=True)])]
