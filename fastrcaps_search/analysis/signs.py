@@ -205,10 +205,11 @@ def _life(who: WorkerRecord | LeaseRecord, silent: float, *, of_lease: float) ->
 
 
 def holders(leases: Sequence[LeaseRecord], study: StudyRecord) -> str | None:
-    """Who holds the runs that an idle worker waits for, and which of them may be lost."""
+    """Who holds the runs that an idle worker waits for; those that may be lost come first."""
+    lives = [_life(one, one.silent_seconds, of_lease=1 / 3) for one in leases]
+    found = sorted(zip(leases, lives, strict=True), key=lambda pair: pair[1] is Life.ALIVE)
     named = []
-    for one in leases[:MOST_NAMED]:
-        life = _life(one, one.silent_seconds, of_lease=1 / 3)
+    for one, life in found[:MOST_NAMED]:
         lost = "" if life is Life.ALIVE else f", {_what(life, one)}, free {_when(one)}"
         named.append(f"{_run_words(one.number, one.run, study)} ({_process_words(one)}{lost})")
     more = f" and {len(leases) - MOST_NAMED:,} more" if len(leases) > MOST_NAMED else ""

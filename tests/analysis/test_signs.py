@@ -102,6 +102,11 @@ def test_of_many_runs_that_are_waited_for_three_are_named() -> None:
         "trial 1 (x, process 1 on far), trial 2 (xx, process 2 on far), trial 3 (xxx, process 3 "
         "on far) and 2 more"
     )
+    lost = [*held[:4], lease("y", 9, 45.0, 14.0)]
+    found_lost = worker_states(Signs([waits], []), lost, study=STUDY)
+    assert (found_lost[0].waits_for or "").startswith(
+        "trial 9 (y, process 1 on far, is silent for 45 s, free now), trial 1 (x, process 1 on "
+    )
     # Of the others only leases are known.
     assert [(one.trial, one.device_name) for one in found[1:]] == [(n, None) for n in range(1, 6)]
 

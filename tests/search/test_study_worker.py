@@ -169,7 +169,11 @@ def test_a_worker_says_that_it_waits_for_the_lease_of_a_lost_machine(
             "update fastrcaps_leases set host = 'far/1', pid = 7, renewed_at = renewed_at - 400"
         )
     connection.close()
-    worker(store, told, idle_limit=0.1).work()
+    made = worker(store, told)
+    # It waits no longer than until it has said so.
+    monkeypatch.setattr(made._stop, "wait", lambda seconds: made._stop.set())
+    with pytest.raises(InterruptedRunError):
+        made.work()
     event, facts = told.get_nowait()
     assert event == "waiting"
     assert re.fullmatch(
