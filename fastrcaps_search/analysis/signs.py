@@ -19,6 +19,8 @@ from fastrcaps_search.store.trials import TrialRecord
 
 MOST_NAMED = 3
 """Runs that a worker waits for which are named one by one."""
+HOLDS = "holds"
+"""Of a worker whose lease has run out, or that is dead, while nobody has taken its run over."""
 HOLDS_NOTHING = "holds no run"
 """Of a worker that has ended, or is not heard, and whose run others may have by now."""
 PURPOSES = {Purpose.TRAIN: "trains", Purpose.TEST: "tests"}
@@ -58,7 +60,7 @@ class WorkerStatus:
         job: Job of a batch system that it runs in, in words.
         life: Whether it lives.
         doing: ``starts``, ``trains``, ``tests``, ``waits``, ``waits for cores`` or, where it is
-            not alive, ``holds no run``.
+            not alive, ``holds`` (its lease has run out) or ``holds no run``.
         trial: The trial at hand.
         run: Index of its run.
         purpose: ``train`` or ``test``, where it holds the run.
@@ -133,7 +135,8 @@ def _state(sign: WorkerRecord, lease: LeaseRecord | None, awaited: str | None) -
     silent = sign.silent_seconds
     if lease is not None:
         purpose = lease.purpose
-        doing, number, run = PURPOSES[Purpose(purpose)], lease.number, lease.run
+        number, run = lease.number, lease.run
+        doing = PURPOSES[Purpose(purpose)] if live_leases([lease]) else HOLDS
         silent = min(silent, lease.silent_seconds)
     life = _life(sign, silent, of_lease=1 / 3 if lease is not None else 1)
     if lease is None and life is not Life.ALIVE:

@@ -161,6 +161,12 @@ def test_a_worker_whose_run_was_taken_over_trains_no_more() -> None:
         *(Life.SILENT, "holds no run", None, None, None, None),
     )
     assert (other.doing, other.trial, other.epoch) == ("trains", 3, 2)
+    # Before that, it still holds it.
+    for silent, doing in ((29.0, "trains"), (31.0, "holds")):
+        (held,) = worker_states(
+            Signs([sign("gone", silent)], []), [lease("gone", 3, silent)], study=STUDY
+        )
+        assert (held.doing, held.trial, held.life) == (doing, 3, Life.SILENT)
 
 
 @pytest.mark.parametrize(
