@@ -10,18 +10,30 @@ from typing import Any
 
 from fastrcaps_search.analysis.front import front_numbers, probabilities
 from fastrcaps_search.errors import NothingFitsError
+from fastrcaps_search.store.holders import LeaseRecord, held_trials
 from fastrcaps_search.store.records import MEASURED, SecondsBasis, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
+INTERRUPTED = "interrupted"
 MOST_REASONS = 3
 """Reasons that are named where no trial is feasible."""
 
 
-def trial_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """Rows of ``trials --json``, by number."""
-    sureness = probabilities(trials)
+def trial_rows(
+    trials: Sequence[TrialRecord], live: Sequence[LeaseRecord] = ()
+) -> list[dict[str, Any]]:
+    """Rows of ``trials --json``, by number.
+
+    Args:
+        trials: The trials.
+        live: The live leases of their runs.
+    """
+    sureness, held = probabilities(trials), held_trials(live)
     order = sorted(trials, key=lambda trial: trial.number)
-    return [trial_row(trial, sureness.get(trial.number)) for trial in order]
+    return [
+        trial_row(trial, sureness.get(trial.number), is_held=trial.number in held)
+        for trial in order
+    ]
 
 
 def front_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
@@ -48,9 +60,13 @@ def choosable_rows(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     return rows
 
 
-def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, Any]:
+def trial_row(
+    trial: TrialRecord, sureness: float | None = None, *, is_held: bool = False
+) -> dict[str, Any]:
     """JSON values of one trial.
 
+    ``state`` of a trial without an end is ``running`` where a worker holds a run of it, else
+    ``interrupted``.
     ``values`` always has a key for each objective, null while there is no value. ``runs`` is
     the number of runs that gave the values; while there are none, of those that were begun.
     ``measured`` is there where the accuracy is an estimate: the mean of the runs. ``spread`` is
@@ -66,6 +82,7 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
     Args:
         trial: The trial.
         sureness: Probability of being on the front, where it is known.
+        is_held: Whether a worker holds a run of it.
     """
     values: dict[str, float | None] = dict.fromkeys(trial.objectives)
     if trial.values is not None:
@@ -73,7 +90,7 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
         values["parameters"] = _whole(values["parameters"])
     row: dict[str, Any] = {
         "trial": trial.number,
-        "state": str(trial.state),
+        "state": shown_state(trial, is_held=is_held),
         "params": trial.parameters.to_dict(),
         "values": values,
         "runs": len(trial.results if trial.state is TrialState.COMPLETE else trial.runs),
@@ -98,6 +115,12 @@ def trial_row(trial: TrialRecord, sureness: float | None = None) -> dict[str, An
     if trial.set_aside is not None:
         row["set_aside"] = asdict(trial.set_aside)
     return row
+
+
+def shown_state(trial: TrialRecord, *, is_held: bool) -> str:
+    """The state of a trial; ``interrupted`` for one without an end that no worker holds."""
+    lies_still = trial.state is TrialState.RUNNING and not is_held
+    return INTERRUPTED if lies_still else str(trial.state)
 
 
 def _computed(trial: TrialRecord) -> dict[str, Any]:

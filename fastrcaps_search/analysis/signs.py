@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fastrcaps_search.store.ending import MOST_DEATHS
-from fastrcaps_search.store.holders import LeaseRecord, WorkerRecord, live_leases
+from fastrcaps_search.store.holders import (
+    LeaseRecord,
+    WorkerRecord,
+    held_trials,
+    live_leases,
+)
 from fastrcaps_search.store.reading import Signs, Snapshot
-from fastrcaps_search.store.records import Purpose, StudyRecord
+from fastrcaps_search.store.records import Purpose, StudyRecord, TrialState
+from fastrcaps_search.store.trials import TrialRecord
 
 MOST_NAMED = 3
 """Runs that a worker waits for which are named one by one."""
+HOLDS = "holds"
+"""Of a worker whose lease has run out, or that is dead, while nobody has taken its run over."""
+HOLDS_NOTHING = "holds no run"
+"""Of a worker that has ended, or is not heard, and whose run others may have by now."""
 PURPOSES = {Purpose.TRAIN: "trains", Purpose.TEST: "tests"}
 """What a worker does that holds a run."""
 
@@ -49,7 +59,8 @@ class WorkerStatus:
         device_name: Name of the processor or card; ``None`` while it is unknown.
         job: Job of a batch system that it runs in, in words.
         life: Whether it lives.
-        doing: ``starts``, ``trains``, ``tests``, ``waits``, ``waits for cores`` or ``measures``.
+        doing: ``starts``, ``trains``, ``tests``, ``waits``, ``waits for cores``, ``measures`` or,
+            where it is not alive, ``holds`` (its lease has run out) or ``holds no run``.
         trial: The trial at hand.
         run: Index of its run.
         purpose: ``train`` or ``test``, where it holds the run.
@@ -111,26 +122,28 @@ def worker_states(
         leases: All leases of the same moment.
         study: The study.
     """
-    held, live = {lease.holder: lease for lease in leases}, live_leases(leases)
+    held, awaited = {lease.holder: lease for lease in leases}, holders(leases, study)
     known = {one.holder: one for one in signs.workers if not one.is_forgotten}
     return (
-        *(_state(one, held.get(who), live, study) for who, one in known.items()),
-        *(_unsigned(lease) for lease in live if lease.holder not in known),
+        *(_state(one, held.get(who), awaited) for who, one in known.items()),
+        *(_unsigned(lease) for lease in live_leases(leases) if lease.holder not in known),
     )
 
 
-def _state(
-    sign: WorkerRecord, lease: LeaseRecord | None, live: Sequence[LeaseRecord], study: StudyRecord
-) -> WorkerStatus:
+def _state(sign: WorkerRecord, lease: LeaseRecord | None, awaited: str | None) -> WorkerStatus:
     doing, number, run, purpose = sign.doing, sign.number, sign.run, None
     silent = sign.silent_seconds
     if lease is not None:
         purpose = lease.purpose
-        doing, number, run = PURPOSES[Purpose(purpose)], lease.number, lease.run
+        number, run = lease.number, lease.run
+        doing = PURPOSES[Purpose(purpose)] if live_leases([lease]) else HOLDS
         silent = min(silent, lease.silent_seconds)
+    life = _life(sign, silent, of_lease=1 / 3 if lease is not None else 1)
+    if lease is None and life is not Life.ALIVE:
+        # Its sign is one of before it lost the run.
+        doing, number, run = HOLDS_NOTHING, None, None
     # After the claim of a run its sign is still one of the run before.
     is_of_run = (sign.number, sign.run) == (number, run)
-    life = _life(sign, silent, of_lease=1 / 3 if lease is not None else 1)
     moves = is_of_run and doing == PURPOSES[Purpose.TRAIN] and life is Life.ALIVE
     return WorkerStatus(
         worker=sign.worker,
@@ -147,7 +160,7 @@ def _state(
         epoch=sign.epoch if is_of_run else None,
         epochs=sign.epochs if is_of_run else None,
         images_per_second=sign.images_per_second if moves else None,
-        waits_for=_holders(live, study) if doing == "waits" else sign.awaited,
+        waits_for={"waits": awaited, HOLDS_NOTHING: None}.get(doing, sign.awaited),
         started_at=sign.started_at,
         silent_seconds=silent,
     )
@@ -194,18 +207,29 @@ def _life(who: WorkerRecord | LeaseRecord, silent: float, *, of_lease: float) ->
     return Life.ALIVE if is_heard else Life.SILENT
 
 
-def _holders(live: Sequence[LeaseRecord], study: StudyRecord) -> str | None:
-    """Who holds the runs that an idle worker waits for."""
-    named = [
-        f"{_run_words(one.number, one.run, study)} ({_process_words(one)})"
-        for one in live[:MOST_NAMED]
-    ]
-    more = f" and {len(live) - MOST_NAMED:,} more" if len(live) > MOST_NAMED else ""
+def holders(leases: Sequence[LeaseRecord], study: StudyRecord) -> str | None:
+    """Who holds the runs that an idle worker waits for; those that may be lost come first."""
+    lives = [_life(one, one.silent_seconds, of_lease=1 / 3) for one in leases]
+    found = sorted(zip(leases, lives, strict=True), key=lambda pair: pair[1] is Life.ALIVE)
+    named = []
+    for one, life in found[:MOST_NAMED]:
+        lost = "" if life is Life.ALIVE else f", {_what(life, one)}, free {_when(one)}"
+        named.append(f"{_run_words(one.number, one.run, study)} ({_process_words(one)}{lost})")
+    more = f" and {len(leases) - MOST_NAMED:,} more" if len(leases) > MOST_NAMED else ""
     return ", ".join(named) + more or None
 
 
+def interrupted_trials(
+    trials: Sequence[TrialRecord], live: Sequence[LeaseRecord]
+) -> tuple[int, ...]:
+    """Numbers of the trials without an end of which no worker holds a run."""
+    held = held_trials(live)
+    running = (one.number for one in trials if one.state is TrialState.RUNNING)
+    return tuple(number for number in running if number not in held)
+
+
 def stuck_reasons(
-    seen: Snapshot, signs: Signs, workers: Sequence[WorkerStatus]
+    seen: Snapshot, signs: Signs, workers: Sequence[WorkerStatus], *, run: str
 ) -> tuple[Stuck, ...]:
     """What is stuck in a study where work is left, and why.
 
@@ -213,22 +237,32 @@ def stuck_reasons(
         seen: The study and its leases.
         signs: What was read with them.
         workers: As :func:`worker_states` gives them.
+        run: The command line that goes on with the study.
     """
     found = [*_lost(seen, signs), *_faulty(signs, seen.study)]
     # Those that wait in an engine's queue say why themselves.
     if not signs.jobs and not any(one.life is Life.ALIVE for one in workers):
-        found.append(
-            Stuck(
-                kind=StuckKind.NO_WORKER,
-                why="no worker is at work: unless one is just starting, `fastrcaps-search run "
-                f"--study {seen.study.name}` goes on",
-            )
-        )
+        found.append(Stuck(kind=StuckKind.NO_WORKER, why=_nobody(seen, run)))
     return tuple(found)
 
 
+def _nobody(seen: Snapshot, run: str) -> str:
+    """That no worker is seen, and how to go on; a run that measures its machine has none yet."""
+    unless = "unless a run is measuring its machine or just starting one"
+    if not seen.trials:
+        return f"no worker trains yet: {unless}, `{run}` begins"
+    left = interrupted_trials(seen.trials, live_leases(seen.leases))
+    more = ", ..." if len(left) > MOST_NAMED else ""
+    numbers = ", ".join(map(str, left[:MOST_NAMED])) + more
+    what = f" with trial{'' if len(left) == 1 else 's'} {numbers}" if left else ""
+    return f"no worker is at work: {unless}, `{run}` goes on{what}"
+
+
 def _lost(seen: Snapshot, signs: Signs) -> Iterator[Stuck]:
-    """Workers that are not heard, those that hold a run first."""
+    """Workers that hold a run and are not heard, and those that are suspended without one.
+
+    Nobody waits for what else has gone.
+    """
     for lease in seen.leases:
         life = _life(lease, lease.silent_seconds, of_lease=1 / 3)
         if life is not Life.ALIVE:
@@ -246,9 +280,9 @@ def _lost(seen: Snapshot, signs: Signs) -> Iterator[Stuck]:
     holding = {lease.holder for lease in seen.leases}
     for sign in signs.workers:
         life = _life(sign, sign.silent_seconds, of_lease=1)
-        if life is not Life.ALIVE and not (sign.holder in holding or sign.is_forgotten):
+        if life is Life.SUSPENDED and not (sign.holder in holding or sign.is_forgotten):
             yield Stuck(
-                kind=StuckKind(life),
+                kind=StuckKind.SUSPENDED,
                 why=f"{_process_words(sign)}, which holds no run, {_what(life, sign)}",
                 worker=sign.worker,
                 host=sign.host_name,
@@ -268,7 +302,10 @@ def _what(life: Life, who: WorkerRecord | LeaseRecord) -> str:
 
 
 def _when(lease: LeaseRecord) -> str:
+    """When a run may be taken over; the last third counts from when another worker sees it."""
     seconds = lease.free_in_seconds
+    if lease.is_to_be_suspected and not lease.is_known_dead:
+        return f"{seconds:.0f} s after one notices"
     return f"in {seconds:.0f} s" if seconds >= 0.5 else "now"
 
 

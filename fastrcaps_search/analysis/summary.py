@@ -13,6 +13,7 @@ from fastrcaps_search.analysis.signs import (
     Life,
     Stuck,
     WorkerStatus,
+    interrupted_trials,
     stuck_reasons,
     worker_states,
 )
@@ -36,7 +37,8 @@ class StudySummary:
         complete: Trials with values.
         infeasible: Those of them that are on no front.
         failed: Trials that failed.
-        running: Trials without an end, whether or not a worker holds them now.
+        running: Trials without an end of which a worker holds a run now.
+        interrupted: Trials without an end of which none does: they go on where they were.
         hypervolume: Share of the study's box that the front dominates, 0 to 1; ``None`` before
             the first complete trial, with which the box is stored. It goes by the means of the
             runs and only grows as trials are added; it may fall when repeats change a trial's
@@ -58,6 +60,7 @@ class StudySummary:
     infeasible: int
     failed: int
     running: int
+    interrupted: int
     hypervolume: float | None
     box: Box | None
     eta_seconds: float | None
@@ -101,6 +104,7 @@ def summarise(
     """
     work = remaining_work(study, trials, possible=possible)
     counts = Counter(trial.state for trial in trials)
+    interrupted = interrupted_trials(trials, leases)
     settings = _settings(trials)
     # Estimates move with every trial that is added.
     means = [values for trial in trials if (values := trial.feasible_means) is not None]
@@ -111,7 +115,8 @@ def summarise(
         complete=counts[TrialState.COMPLETE],
         infeasible=sum(trial.infeasible is not None for trial in trials),
         failed=counts[TrialState.FAILED],
-        running=counts[TrialState.RUNNING],
+        running=counts[TrialState.RUNNING] - len(interrupted),
+        interrupted=len(interrupted),
         hypervolume=None if study.box is None else study.box.share(means),
         box=study.box,
         eta_seconds=eta_seconds(study, trials, work, workers=len(leases)),
@@ -124,20 +129,21 @@ def summarise(
     )
 
 
-def status_of(seen: Snapshot, signs: Signs, *, possible: int | None) -> StudySummary:
+def status_of(seen: Snapshot, signs: Signs, *, possible: int | None, run: str) -> StudySummary:
     """Sum a study up, with its workers and what is stuck.
 
     Args:
         seen: The study, its trials and leases.
         signs: Signs of life of the same moment.
         possible: Number of the study's configurations, where it is known.
+        run: The command line that goes on with it.
     """
     summary = summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
     workers = worker_states(signs, seen.leases, study=seen.study)
     if not (summary.work.is_searching or summary.work.repeats):
         # Whoever has gone is missed no more.
         return replace(summary, workers=tuple(one for one in workers if one.life is Life.ALIVE))
-    return replace(summary, workers=workers, stuck=stuck_reasons(seen, signs, workers))
+    return replace(summary, workers=workers, stuck=stuck_reasons(seen, signs, workers, run=run))
 
 
 def eta_seconds(

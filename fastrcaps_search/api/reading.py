@@ -14,8 +14,10 @@ from fastrcaps_search.analysis.summary import StudySummary, status_of
 from fastrcaps_search.definition.load import StudyLike
 from fastrcaps_search.front.criteria import Criteria, Preference
 from fastrcaps_search.front.selection import select_row
+from fastrcaps_search.search.again import run_line
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store import setting_aside
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import chosen_location
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.store import opened_study
@@ -30,7 +32,8 @@ def read_trials(study: StudyLike, *, storage: str | Path | None = None) -> pd.Da
 
     Nested columns are named ``params.decoder``, ``values.accuracy`` and so on.
     """
-    return _frame(trial_rows(_stored(study, storage).trials))
+    seen = _stored(study, storage)
+    return _frame(trial_rows(seen.trials, live_leases(seen.leases)))
 
 
 def read_front(study: StudyLike, *, storage: str | Path | None = None) -> pd.DataFrame:
@@ -40,10 +43,13 @@ def read_front(study: StudyLike, *, storage: str | Path | None = None) -> pd.Dat
 
 def read_status(study: StudyLike, *, storage: str | Path | None = None) -> StudySummary:
     """Counts, hypervolume, time left, workers, and what is stuck."""
-    with opened_study(chosen_location(storage), study) as (store, record):
+    location = chosen_location(storage)
+    with opened_study(location, study) as (store, record):
         seen, signs = store.status(record.name)
     seen = replace(seen, trials=estimated(seen.trials, study=seen.study))
-    return status_of(seen, signs, possible=configuration_count(seen.study.definition))
+    possible = configuration_count(seen.study.definition)
+    run = run_line(seen.study, location, storage)
+    return status_of(seen, signs, possible=possible, run=run)
 
 
 @plain_numbers

@@ -72,20 +72,24 @@ def print_trials(rows: Sequence[dict[str, Any]], *, device: str | None) -> None:
         print(f"seconds: on {device}{'; ~ computed, as measured: --json' if computed else ''}")
 
 
-def print_front(rows: Sequence[dict[str, Any]], study: StudyRecord) -> None:
-    """The rows of the front (those of ``front --json``), and what is still unknown of it."""
+def print_front(rows: Sequence[dict[str, Any]], study: StudyRecord, *, run: str) -> None:
+    """The rows of the front, and what is still unknown of it.
+
+    Args:
+        rows: Those of ``front --json``.
+        study: The study.
+        run: What follows ``run --study``.
+    """
     print_trials(rows, device=study.reference_device)
     if any(row["front_probability"] is None for row in rows):
-        advice = (
-            f"`fastrcaps-search run --study {study.name} --runs-on-front 5` says how sure it is"
-        )
+        advice = f"`fastrcaps-search run --study {run} --runs-on-front 5` says how sure it is"
         if study.front_runs:
             advice = f"{study.front_runs} runs are planned for each trial on or near the front"
         print(f"on front: ? where nothing was repeated; {advice}")
 
 
 def no_front(study: str) -> str:
-    """What is said where trials are complete and none is feasible."""
+    """What is said where trials are complete and none is feasible; ``study`` follows --study."""
     return (
         "front: empty, for no trial is feasible; "
         f"`fastrcaps-search trials --study {study}` says why"
@@ -93,7 +97,7 @@ def no_front(study: str) -> str:
 
 
 def without_network(trials: Sequence[int], *, study: str) -> str:
-    """What is said of trials on the front that have no network."""
+    """What is said of trials on the front that have no network; ``study`` follows run --study."""
     numbers = ", ".join(map(str, trials))
     return (
         f"on the front without a network: {numbers}; `export` needs one, which "

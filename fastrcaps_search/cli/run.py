@@ -21,6 +21,7 @@ from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.errors import DiskError, FastrcapsError, RunError
 from fastrcaps_search.processes import handle_stops
 from fastrcaps_search.report.write import check_folder, write_report
+from fastrcaps_search.search.again import run_words, study_words
 from fastrcaps_search.search.launchers import planned_workers, read_options
 from fastrcaps_search.search.layouts import DeviceOptions, WorkerPlan
 from fastrcaps_search.search.options import RunOptions, WorkerOptions, asked_study
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
         if outcome.parting:
             print(_standing(outcome))
         else:
-            _end(outcome, options, pages)
+            _end(outcome, options, pages, storage=arguments.storage)
 
 
 def worker(arguments: argparse.Namespace) -> None:
@@ -92,7 +93,7 @@ def worker(arguments: argparse.Namespace) -> None:
         if printed.has_trained:
             print(_standing(outcome))
         if not outcome.parting:
-            _judge(outcome)
+            _judge(outcome, run_words(outcome.study, options.location, arguments.storage))
 
 
 def _common(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -183,18 +184,19 @@ def _standing(outcome: RunOutcome) -> str:
     return f"{outcome.study.name}: {work.finished}/{work.target} done{why and f'; {why}'}"
 
 
-def _end(outcome: RunOutcome, options: RunOptions, pages: Path) -> None:
+def _end(outcome: RunOutcome, options: RunOptions, pages: Path, *, storage: str | None) -> None:
     """Print the front, write the page, judge."""
     study = outcome.study
-    rows = front_rows(outcome.trials)
+    rows, run = front_rows(outcome.trials), run_words(study, options.location, storage)
     if rows:
         print(f"\nfront: {len(rows)} of {outcome.work.finished} finished trials")
-        output.print_front(rows, study)
+        output.print_front(rows, study, run=run)
     elif any(trial.infeasible for trial in outcome.trials):
-        print(f"\n{output.no_front(study.name)}")
+        words = study_words(study.name, options.location, storage)
+        print(f"\n{output.no_front(words)}")
     with _page_or_warning():
         print(f"\nreport: {_write_page(study, options, pages)}")
-    _judge(outcome)
+    _judge(outcome, run)
 
 
 @contextmanager
@@ -213,7 +215,8 @@ def _write_page(study: StudyRecord, options: RunOptions, pages: Path) -> Path:
     return path
 
 
-def _judge(outcome: RunOutcome) -> None:
+def _judge(outcome: RunOutcome, run: str) -> None:
+    """Say what is missing; ``run`` is what follows ``run --study``."""
     work = outcome.work
     target = work.target
     if work.exhausted and not work.is_searching:
@@ -227,7 +230,7 @@ def _judge(outcome: RunOutcome) -> None:
             f"{'' if outcome.study.front_runs else advice}"
         )
     if gone := without_network(outcome.trials):
-        output.tell(f"warning: {output.without_network(gone, study=outcome.study.name)}")
+        output.tell(f"warning: {output.without_network(gone, study=run)}")
     if work.tests:
         output.tell(
             f"warning: {len(work.tests)} networks of the front have no test accuracy; the same "

@@ -13,7 +13,9 @@ from fastrcaps_search.cli.texts import given_criteria
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.front.criteria import Criteria
 from fastrcaps_search.front.selection import select_row
+from fastrcaps_search.search.again import run_words, study_words
 from fastrcaps_search.store import setting_aside
+from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.store import opened_study
 
@@ -34,7 +36,7 @@ def trials(arguments: argparse.Namespace) -> None:
     """
     _change(arguments)
     seen = _read(arguments)
-    rows = trial_rows(seen.trials)
+    rows = trial_rows(seen.trials, live_leases(seen.leases))
     if arguments.json:
         output.print_json(rows)
     else:
@@ -57,7 +59,8 @@ def _change(arguments: argparse.Namespace) -> None:
         setting_aside.exclude(store, study, number, why=arguments.why)
         gone = without_network(read_study(store, study.name).trials)
     if gone:
-        output.tell(f"now {output.without_network(gone, study=study.name)}")
+        run = run_words(study, location, arguments.storage)
+        output.tell(f"now {output.without_network(gone, study=run)}")
 
 
 def front(arguments: argparse.Namespace) -> None:
@@ -67,9 +70,11 @@ def front(arguments: argparse.Namespace) -> None:
     if arguments.json:
         output.print_json(rows)
     elif not rows and any(trial.infeasible for trial in seen.trials):
-        print(output.no_front(study.name))
+        words = study_words(study.name, commands.location(arguments), arguments.storage)
+        print(output.no_front(words))
     else:
-        output.print_front(rows, study)
+        run = run_words(study, commands.location(arguments), arguments.storage)
+        output.print_front(rows, study, run=run)
 
 
 def select(arguments: argparse.Namespace) -> None:

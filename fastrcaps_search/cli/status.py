@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +14,16 @@ from fastrcaps_search.analysis.estimates import estimated
 from fastrcaps_search.analysis.signs import Life, WorkerStatus
 from fastrcaps_search.analysis.summary import StudySummary, status_of
 from fastrcaps_search.cli import commands, output, streams
+from fastrcaps_search.cli.fitting import Columns, fitted_lines, terminal_width
 from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import DiskError, StoreUnavailableError
 from fastrcaps_search.report import text
-from fastrcaps_search.search import files
+from fastrcaps_search.search.again import run_line
 from fastrcaps_search.search.configurations import configuration_count
+from fastrcaps_search.search.room import Room, used_room
 from fastrcaps_search.store.holders import JobRecord
-from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.location import FILES_VARIABLE
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import SecondsBasis, StudyRecord
 from fastrcaps_search.store.store import Store
@@ -27,6 +31,11 @@ from fastrcaps_search.store.store import Store
 OLD_SECONDS = 60.0
 """After so long nobody watches a job any more."""
 HEAD = ("worker", "host", "device", "job", "does", "epoch", "images/s", "seen")
+COLUMNS = Columns(
+    shared=("host", "device", "job"), cut=("device", "does"), left_out=("job", "device", "host")
+)
+AGE = re.compile(r"\d+ s\b")
+"""In words on a worker that is not heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +43,37 @@ class Look:
     """What one look at a study shows.
 
     Attributes:
-        location: Where it is stored.
         study: The study.
         summary: How it stands.
         jobs: Its jobs that an engine has, as a run last saw them.
-        disk_bytes: Room that its files take; ``None`` where they may not be seen.
+        rooms: Room that its files take, by place.
     """
 
-    location: Location
     study: StudyRecord
     summary: StudySummary
     jobs: tuple[JobRecord, ...]
-    disk_bytes: int | None
+    rooms: tuple[Room, ...]
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """Room that they take together; ``None`` where that of a place is unknown."""
+        sizes = [room.bytes for room in self.rooms]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 class Looker:
     """Looks at a study; what takes a moment is worked out again only when its trials have changed.
 
     Args:
-        location: Its database and files.
-        name: Its name.
+        arguments: Which study, and where it is.
     """
 
-    def __init__(self, location: Location, name: str) -> None:
-        self._location = location
-        self._name = name
-        self._known: tuple[Snapshot, Snapshot, int | None, int | None] | None = None
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._location = commands.location(arguments)
+        self._typed, self._storage = arguments.study, arguments.storage
+        self._name = stored_name(arguments.study)
+        self._is_named = bool(arguments.files or os.environ.get(FILES_VARIABLE))
+        self._known: tuple[Snapshot, Snapshot, int | None, tuple[Room, ...]] | None = None
 
     def __call__(self) -> Look:
         """Look at it.
@@ -74,11 +88,13 @@ class Looker:
             study, location = read.study, self._location
             trials = estimated(read.trials, study=study)
             possible = configuration_count(study.definition)
-            known = read, replace(read, trials=trials), possible, files.used_bytes(location, study)
-            self._known = known
-        _, seen, possible, used = known
-        summary = status_of(replace(seen, leases=read.leases), signs, possible=possible)
-        return Look(self._location, read.study, summary, tuple(signs.jobs), used)
+            rooms = used_room(location, study, trials, is_named=self._is_named)
+            self._known = known = read, replace(read, trials=trials), possible, rooms
+        _, seen, possible, rooms = known
+        line = run_line(read.study, self._location, self._storage, name=str(self._typed))
+        seen = replace(seen, leases=read.leases)
+        summary = status_of(seen, signs, possible=possible, run=line)
+        return Look(read.study, summary, tuple(signs.jobs), rooms)
 
 
 def status(arguments: argparse.Namespace) -> None:
@@ -88,7 +104,7 @@ def status(arguments: argparse.Namespace) -> None:
         StoreError: The database cannot be used, or holds no such study.
         BrokenPipeError: Whoever read has gone.
     """
-    looker = Looker(commands.location(arguments), stored_name(arguments.study))
+    looker = Looker(arguments)
     first = looker()
     if arguments.watch is not None:
         _watch(looker, first, arguments.watch, is_json=arguments.json)
@@ -164,7 +180,13 @@ def _news(look: Look) -> object:
     """What a look is printed again for, when it is another: neither ages nor speeds."""
     summary = look.summary
     workers = [
-        replace(one, images_per_second=None, started_at=None, silent_seconds=0.0)
+        replace(
+            one,
+            images_per_second=None,
+            started_at=None,
+            silent_seconds=0.0,
+            waits_for=one.waits_for and AGE.sub("", one.waits_for),
+        )
         for one in summary.workers
     ]
     # The words of a worker that is silent say for how long.
@@ -173,8 +195,9 @@ def _news(look: Look) -> object:
         for one in summary.stuck
     ]
     counts = (summary.budget, summary.complete, summary.infeasible, summary.failed)
+    under_way = (summary.running, summary.interrupted, summary.work, workers)
     jobs = [replace(job, seen_seconds_ago=0.0) for job in look.jobs]
-    return counts, summary.running, summary.hypervolume, summary.work, workers, stuck, jobs
+    return counts, under_way, summary.hypervolume, stuck, jobs
 
 
 def _lines(look: Look) -> list[str]:
@@ -183,16 +206,17 @@ def _lines(look: Look) -> list[str]:
         *_workers(look.summary, look.study),
         *map(_job, look.jobs),
         *(f"stuck: {one.why}" for one in look.summary.stuck),
-        _disk(look),
+        *map(_disk, look.rooms),
     ]
 
 
 def _progress(study: StudyRecord, summary: StudySummary) -> Iterator[str]:
     infeasible = f", {summary.infeasible} of them infeasible" if summary.infeasible else ""
+    interrupted = f", {summary.interrupted} interrupted" if summary.interrupted else ""
     yield (
         f"{study.name}: {summary.finished}/{summary.budget} trials done "
         f"({summary.complete} complete{infeasible}, {summary.failed} failed), "
-        f"{summary.running} running"
+        f"{summary.running} running{interrupted}"
     )
     if summary.hypervolume is not None and summary.box is not None:
         edges = ", ".join(
@@ -213,22 +237,24 @@ def _progress(study: StudyRecord, summary: StudySummary) -> Iterator[str]:
         yield f"training seconds: {summary.seconds.words}"
 
 
-def _disk(look: Look) -> str:
-    used = look.disk_bytes
-    room = "unknown, for want of permission," if used is None else f"{used / 1e6:,.1f} MB"
-    place = files.kept(look.location, files.study_folder(look.location, look.study))
-    return f"disk: {room} in {place}"
+def _disk(room: Room) -> str:
+    if room.bytes is None:
+        return f"disk: room unknown in {room.place}: {room.reason}"
+    return f"disk: {room.bytes / 1e6:,.1f} MB in {room.place}"
 
 
 def _workers(summary: StudySummary, study: StudyRecord) -> list[str]:
-    """A line for each worker, under a head; the column of jobs where one has any."""
+    """A line for each worker, under a head; the column of jobs where one has any.
+
+    What does not fit in the width of the terminal is said once, cut or left out.
+    """
     if not summary.workers:
         return []
     rows = [HEAD, *(_cells(one, study) for one in summary.workers)]
     if not any(one.job for one in summary.workers):
         job = HEAD.index("job")
         rows = [(*row[:job], *row[job + 1 :]) for row in rows]
-    return output.table_lines(rows)
+    return fitted_lines(rows, COLUMNS, width=terminal_width())
 
 
 def _cells(one: WorkerStatus, study: StudyRecord) -> tuple[str, ...]:
@@ -295,4 +321,6 @@ def _json(look: Look) -> dict[str, object]:
         "runs_on_front": study.front_runs,
         "repeats_left": len(summary.work.repeats),
         "disk_bytes": look.disk_bytes,
+        "interrupted": summary.interrupted,
+        "disk": [asdict(one) for one in look.rooms],
     }

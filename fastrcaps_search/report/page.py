@@ -75,6 +75,7 @@ def tiles(view: ReportView) -> Iterator[Tile]:
         f"complete{infeasible}": summary.complete,
         "failed": summary.failed,
         "running": summary.running,
+        "interrupted": summary.interrupted,
     }
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     finished = f"{summary.finished} of {summary.budget}"

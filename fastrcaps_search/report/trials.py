@@ -59,7 +59,7 @@ class TrialView:
     @cached_property
     def row(self) -> dict[str, Any]:
         """Its row of ``trials --json``."""
-        return trial_row(self.record, self.front_probability)
+        return trial_row(self.record, self.front_probability, is_held=bool(self.leases))
 
     @cached_property
     def plan(self) -> TrainingPlan:

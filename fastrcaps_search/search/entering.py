@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastrcaps_search.errors import StudyNotFoundError, UsageError
 from fastrcaps_search.search import files
+from fastrcaps_search.search.again import asked_flags
 from fastrcaps_search.search.calibrate import device_here
 from fastrcaps_search.search.engines import Cluster
 from fastrcaps_search.search.job_options import FOLDER
@@ -57,6 +58,7 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
             budget=budget,
             front_runs=options.front_runs or 0,
             reference_device=options.reference_device,
+            flags=asked_flags(options),
         )
     )
     return cluster

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fastrcaps_search.disk import reason
-from fastrcaps_search.errors import DiskError, UsageError
+from fastrcaps_search.errors import DiskError
 from fastrcaps_search.folders import Folder, LocalFolder, is_url
 from fastrcaps_search.object_storage import RemoteFolder
 from fastrcaps_search.store.location import Location
@@ -46,14 +46,6 @@ def kept(location: Location, folder: Path, place: str | None = None) -> Folder:
     """
     place, inner = place or location.place, folder.relative_to(location.files)
     return RemoteFolder(f"{place}/{inner}") if is_url(place) else LocalFolder(Path(place, inner))
-
-
-def used_bytes(location: Location, study: StudyRecord) -> int | None:
-    """Room that a study's files take where its checkpoints are; ``None`` where none may see it."""
-    try:
-        return sum(kept(location, study_folder(location, study)).sizes().values())
-    except (OSError, UsageError):
-        return None
 
 
 def require_usable(location: Location, stop: threading.Event | None = None) -> None:

@@ -21,6 +21,8 @@ from fastrcaps_search.store.reading import Mark, Snapshot
 from fastrcaps_search.store.records import Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
 
+LONGEST_SUSPICION_SECONDS = 30.0
+"""The longest last third of a lease for which a new trial waits, so that a lost run is first."""
 Sampler = Callable[[StudyRecord, Sequence[TrialRecord], str], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken.
 
@@ -62,7 +64,8 @@ class TrialQueue:
         """Claim what is to be done next.
 
         Runs that have lost their worker come first, then the planned runs of begun trials, new
-        trials, more runs of the front, and the test set.
+        trials, more runs of the front, and the test set. Where a lease has run out, it is waited
+        for what becomes of its run before a new trial begins, unless the lease is long.
 
         Raises:
             StudyMismatchError: The study has been defined anew.
@@ -76,7 +79,9 @@ class TrialQueue:
             if not reap(self._store, seen.study, seen.leases):
                 found = self._claim(seen)
                 if found is not None:
-                    self._waits_at = seen.mark if found is Idle.WAIT else None
+                    # No mark tells that one whose lease has run out has renewed it after all.
+                    can_wait = found is Idle.WAIT and not self._is_free_soon(seen)
+                    self._waits_at = seen.mark if can_wait else None
                     return found
 
     def is_over(self) -> bool:
@@ -106,11 +111,23 @@ class TrialQueue:
         self._known = (seen, trials, work)
         return trials, work
 
+    def _is_free_soon(self, seen: Snapshot) -> bool:
+        """Whether a planned run, whose lease has run out, is free in a moment or held again."""
+        _, work = self._work(seen)
+        return any(
+            lease.has_run_out
+            and lease.lease_seconds / 3 <= LONGEST_SUSPICION_SECONDS
+            and lease.key in work.runs
+            for lease in seen.leases
+        )
+
     def _claim(self, seen: Snapshot) -> Claim | Idle | None:
         """What can be claimed; ``None`` where it has changed since it was read."""
         trials, work = self._work(seen)
         held = {lease.key for lease in seen.leases}
         if work.trials and held.issuperset(work.runs):
+            if self._is_free_soon(seen):
+                return Idle.WAIT
             proposal = self._propose(seen.study, trials, self._claimant.worker)
             if proposal is not None:
                 return self._claimant.begin_trial(*proposal)

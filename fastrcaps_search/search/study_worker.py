@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from fastrcaps_search.analysis.signs import holders
 from fastrcaps_search.errors import (
     CheckpointError,
     DeviceError,
@@ -32,7 +33,6 @@ from fastrcaps_search.search.slots import Slots
 from fastrcaps_search.search.suggest import propose
 from fastrcaps_search.search.workplace import Workplace
 from fastrcaps_search.store.claiming import Claim, Claimant
-from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.presence import Presence
 from fastrcaps_search.store.records import Purpose
@@ -161,12 +161,7 @@ class Worker:
         """Who holds the cores or the runs that are waited for."""
         if waits is WorkerEvent.NO_CORES:
             return {"cores": self._cores, "held": self._slots.holders()}
-        held = [
-            " ".join(f"{word} {number}" for word, number in named(self._study, lease.key).items())
-            + f" ({lease.worker}, process {lease.pid} on {lease.host_name})"
-            for lease in live_leases(self._store.leases(self._study))
-        ]
-        return {"held": ", ".join(held)}
+        return {"held": holders(self._store.leases(self._study), self._study) or ""}
 
     def _staged(self) -> Workplace:
         """The images on the device, once there is a core for them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import fsum
 
 from sqlalchemy import ColumnElement, Connection, select
@@ -17,7 +18,7 @@ from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.reading import read_trials
+from fastrcaps_search.store.reading import read_doubtful, read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import failure_columns, now, run_row
 from fastrcaps_search.store.store import Store
@@ -92,7 +93,7 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
     """
     table = schema.leases
     found = [(one, one.is_known_dead) for one in sorted(held, key=lambda lease: lease.key)]
-    found = [(one, dead) for one, dead in found if dead or one.is_lost or _is_new_suspect(one)]
+    found = [(one, dead) for one, dead in found if dead or one.is_lost or one.is_to_be_suspected]
     if not found:
         return False
 
@@ -100,12 +101,12 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
         # In the order of the runs, and the trial first, as whoever fails one does: two locks in
         # two orders would block.
         for lease, dead in found:
-            as_read = run_row(table, study.study_id, lease.key)
-            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
             if not dead and not lease.is_lost:
-                connection.execute(table.update().where(as_read).values(suspected_at=now()))
+                _suspect(connection, study, lease)
                 continue
             lock_trial(connection, study.study_id, lease.number)
+            as_read = run_row(table, study.study_id, lease.key)
+            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
             gone = connection.execute(table.delete().where(as_read))
             if gone.rowcount == 1 and dead and lease.is_training:
                 _note_death(connection, study, lease)
@@ -114,10 +115,28 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
     return True
 
 
-def _is_new_suspect(lease: LeaseRecord) -> bool:
-    # A suspicion from the future is one from before the clock was set back.
-    suspected = lease.suspected_seconds
-    return lease.is_silent and (suspected is None or suspected < 0)
+def suspect_silent(store: Store, study: StudyRecord) -> None:
+    """Suspect the silent leases of a study: done by whoever renews a lease of his own.
+
+    Workers that train look for nothing to claim for as long as a run takes. The last third of a
+    lost worker's lease would not begin before one of them has ended its run.
+
+    Args:
+        store: The store; an outage is better not waited for.
+        study: The study.
+    """
+    for lease in store.read(lambda connection: read_doubtful(connection, study.study_id)):
+        if lease.is_to_be_suspected and not lease.is_known_dead:
+            # Each in a transaction of its own: two locks in two orders would block.
+            store.write(partial(_suspect, study=study, lease=lease))
+
+
+def _suspect(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
+    """Suspect a lease unless it has been renewed since it was read."""
+    table = schema.leases
+    as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
+    as_read &= table.c.renewed_at == lease.renewed_at
+    connection.execute(table.update().where(as_read).values(suspected_at=now()))
 
 
 def _note_death(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:

@@ -30,6 +30,7 @@ def enter_study(
     budget: int,
     front_runs: int = 0,
     reference_device: str | None = None,
+    flags: str | None = None,
 ) -> StudyRecord:
     """Create the study, or join the stored one of that name and raise its budget.
 
@@ -40,6 +41,7 @@ def enter_study(
         budget: Trials asked now; the largest number ever asked is stored.
         front_runs: Runs asked now for each trial on or near the front; the largest is stored.
         reference_device: Name of the device in whose seconds the study is to count.
+        flags: Those of the run that enters it, to be told to who wants to go on; no secrets.
 
     Raises:
         StudyMismatchError: The stored study has another definition or seed, or has begun to count
@@ -69,6 +71,9 @@ def enter_study(
         for name, number in asked.items():
             lower = (table.c.study_id == stored.study_id) & (table.c[name] < number)
             connection.execute(table.update().where(lower).values({name: number}))
+        if flags is not None:
+            own = table.update().where(table.c.study_id == stored.study_id)
+            connection.execute(own.values(asked=schema.storable(flags)))
         return _stored(connection, definition.name, location)
 
     with Store(location, writing_engine(location)) as store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fastrcaps_search.store.process_identity import ProcessIdentity, without_machine_id
@@ -91,6 +91,13 @@ class LeaseRecord(ClaimRecord, ProcessIdentity):
         return self._silence >= 1
 
     @property
+    def is_to_be_suspected(self) -> bool:
+        """Whether it is silent, and no other worker has seen that."""
+        suspected = self.suspected_seconds
+        # A suspicion from the future is one from before the clock was set back.
+        return self.is_silent and (suspected is None or suspected < 0)
+
+    @property
     def is_lost(self) -> bool:
         """Whether the run may be taken over: silent, suspected, and silent ever since.
 
@@ -105,13 +112,10 @@ class LeaseRecord(ClaimRecord, ProcessIdentity):
         """When another worker may take the run over, should one look for it from now on."""
         if self.is_known_dead:
             return 0.0
-        third = self.lease_seconds / 3
         if not self.is_silent:
             return self.lease_seconds - self.silent_seconds
-        suspected = self.suspected_seconds
-        # A suspicion from the future is one from before the clock was set back.
-        is_suspected = suspected is not None and suspected >= 0
-        return max(third - suspected, 0.0) if is_suspected and suspected is not None else third
+        suspected = 0.0 if self.is_to_be_suspected else self.suspected_seconds or 0.0
+        return max(self.lease_seconds / 3 - suspected, 0.0)
 
     @property
     def _silence(self) -> float:
@@ -215,6 +219,11 @@ class RunFaults:
     run: int
     deaths: int
     device_faults: int
+
+
+def held_trials(live: Iterable[LeaseRecord]) -> frozenset[int]:
+    """Numbers of the trials of which a run is held by one of these leases."""
+    return frozenset(lease.number for lease in live)
 
 
 def live_leases(leases: Sequence[LeaseRecord]) -> list[LeaseRecord]:

@@ -25,7 +25,12 @@ from fastrcaps_search.store.calibrations import (
     read_reference,
 )
 from fastrcaps_search.store.claiming import Claim
-from fastrcaps_search.store.ending import fix_box, give_up_siblings, lock_trial
+from fastrcaps_search.store.ending import (
+    fix_box,
+    give_up_siblings,
+    lock_trial,
+    suspect_silent,
+)
 from fastrcaps_search.store.holders import live_leases
 from fastrcaps_search.store.location import RENEWALS
 from fastrcaps_search.store.presence import Presence
@@ -59,6 +64,7 @@ class RunLease:
 
     def __init__(self, store: Store, claim: Claim, *, presence: Presence | None = None) -> None:
         self.store = store
+        self._impatient = Store(store.location, store.engine)
         self._presence = presence
         self.claim = claim
         self._claimant = claim.claimant
@@ -86,6 +92,7 @@ class RunLease:
                 if not self.renew():
                     self._lost.set()
                     return
+                suspect_silent(self._impatient, self._claimant.study)
             except Exception:
                 # The database is out, most likely. The training goes on; its next write says what
                 # is wrong, if it still is. A thread that ended here would lose the trial.

@@ -116,6 +116,7 @@ class StudyRecord:
         box: In which the hypervolume is measured, from the first complete trial on.
         reference_device: Name of the device in whose seconds the study counts; ``None`` until one
             is named or the first is calibrated.
+        asked: Flags of its last ``run``, as :mod:`fastrcaps_search.search.again` has them.
     """
 
     study_id: int
@@ -128,6 +129,7 @@ class StudyRecord:
     front_runs: int = 0
     box: Box | None = None
     reference_device: str | None = None
+    asked: str | None = None
 
     def seed_of(self, run: int) -> int:
         """Seed of that run of every trial: all have the same order of images and shifts in it."""

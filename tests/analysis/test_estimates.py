@@ -163,9 +163,9 @@ def test_the_table_says_that_its_figures_are_estimates(
     stored: list[TrialRecord], capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = "accuracy: estimates of the true means; means of the runs: --json"
-    print_front(front_rows(estimated(stored, study=study_of(1))), study_of(3))
+    print_front(front_rows(estimated(stored, study=study_of(1))), study_of(3), run="s")
     assert line in capsys.readouterr().out.splitlines()
-    print_front(front_rows(stored), study_of(3))
+    print_front(front_rows(stored), study_of(3), run="s")
     assert "estimates" not in capsys.readouterr().out
 
 

@@ -63,7 +63,7 @@ def stuck(
 ) -> list[tuple[StuckKind, str]]:
     signs = Signs(workers, list(faults))
     states = worker_states(signs, leases, study=STUDY)
-    found = stuck_reasons(Snapshot(STUDY, [], leases, ()), signs, states)
+    found = stuck_reasons(Snapshot(STUDY, [], leases, ()), signs, states, run="run again")
     return [(one.kind, one.why) for one in found]
 
 
@@ -102,6 +102,11 @@ def test_of_many_runs_that_are_waited_for_three_are_named() -> None:
         "trial 1 (x, process 1 on far), trial 2 (xx, process 2 on far), trial 3 (xxx, process 3 "
         "on far) and 2 more"
     )
+    lost = [*held[:4], lease("y", 9, 45.0, 14.0)]
+    found_lost = worker_states(Signs([waits], []), lost, study=STUDY)
+    assert (found_lost[0].waits_for or "").startswith(
+        "trial 9 (y, process 1 on far, is silent for 45 s, free now), trial 1 (x, process 1 on "
+    )
     # Of the others only leases are known.
     assert [(one.trial, one.device_name) for one in found[1:]] == [(n, None) for n in range(1, 6)]
 
@@ -112,12 +117,12 @@ def test_of_many_runs_that_are_waited_for_three_are_named() -> None:
         (9.0, None, None),
         (11.0, None, "in 19 s"),
         # Suspected at 20 s at the earliest, and for ten more.
-        (22.0, None, "in 10 s"),
+        (22.0, None, "10 s after one notices"),
         (24.0, 3.0, "in 7 s"),
         (40.0, 11.0, "now"),
-        (200.0, None, "in 10 s"),
+        (200.0, None, "10 s after one notices"),
         # A suspicion from before the clock was set back.
-        (22.0, -50.0, "in 10 s"),
+        (22.0, -50.0, "10 s after one notices"),
     ],
 )
 def test_when_a_silent_worker_loses_its_run(
@@ -139,9 +144,48 @@ def test_an_idle_worker_has_the_length_of_a_lease_before_it_is_missed() -> None:
     waits = Sign(doing="waits")
     alive = sign("alive", 29.0, waits)
     assert stuck([alive], []) == []
-    assert stuck([alive, sign("gone", 31.0, waits), sign("forgotten", 3601.0, waits)], []) == [
-        (StuckKind.SILENT, "gone, process 4 on far, which holds no run, is silent for 31 s")
+    signs = [alive, sign("gone", 31.0, waits), sign("forgotten", 3601.0, waits)]
+    # Nothing waits for it.
+    assert stuck(signs, []) == []
+    found = worker_states(Signs(signs, []), [], study=STUDY)
+    assert [(one.worker, one.life, one.doing) for one in found] == [
+        ("alive", Life.ALIVE, "waits"),
+        ("gone", Life.SILENT, "holds no run"),
     ]
+
+
+def test_a_worker_whose_run_was_taken_over_trains_no_more() -> None:
+    signs = Signs([sign("gone", 100.0), sign("other", 1.0)], [])
+    gone, other = worker_states(signs, [lease("other", 3, 1.0)], study=STUDY)
+    assert (gone.life, gone.doing, gone.trial, gone.run, gone.epoch, gone.waits_for) == (
+        *(Life.SILENT, "holds no run", None, None, None, None),
+    )
+    assert (other.doing, other.trial, other.epoch) == ("trains", 3, 2)
+    # Before that, it still holds it.
+    for silent, doing in ((29.0, "trains"), (31.0, "holds")):
+        (held,) = worker_states(
+            Signs([sign("gone", silent)], []), [lease("gone", 3, silent)], study=STUDY
+        )
+        assert (held.doing, held.trial, held.life) == (doing, 3, Life.SILENT)
+
+
+@pytest.mark.parametrize(
+    ("silent", "suspected", "lost"),
+    [
+        (9.0, None, ""),
+        (25.0, None, ", is silent for 25 s, free 10 s after one notices"),
+        (35.0, 4.0, ", is silent for 35 s, free in 6 s"),
+        (45.0, 14.0, ", is silent for 45 s, free now"),
+    ],
+)
+def test_who_waits_for_the_run_of_a_lost_worker_says_so(
+    silent: float, suspected: float | None, lost: str
+) -> None:
+    waits = sign("waiting", 1.0, Sign(doing="waits"))
+    held = lease("one", 3, silent, suspected)
+    assert worker_states(Signs([waits], []), [held], study=STUDY)[0].waits_for == (
+        f"trial 3 (one, process 3 on far{lost})"
+    )
 
 
 def test_a_clock_that_was_set_back_is_named() -> None:
@@ -152,12 +196,15 @@ def test_a_clock_that_was_set_back_is_named() -> None:
 
 def test_nobody_works_although_work_is_left() -> None:
     line = (
-        "no worker is at work: unless one is just starting, `fastrcaps-search run --study s` "
-        "goes on"
+        "no worker trains yet: unless a run is measuring its machine or just starting one, `run "
+        "again` begins"
     )
     assert stuck([], []) == [(StuckKind.NO_WORKER, line)]
     gone = sign("gone", 50.0)
-    assert [kind for kind, _ in stuck([gone], [])] == [StuckKind.SILENT, StuckKind.NO_WORKER]
+    assert [kind for kind, _ in stuck([gone], [])] == [StuckKind.NO_WORKER]
+    # With a run it is two things.
+    found = [kind for kind, _ in stuck([gone], [lease("gone", 3, 50.0)])]
+    assert found == [StuckKind.SILENT, StuckKind.NO_WORKER]
 
 
 def test_runs_that_kill_their_workers_or_devices() -> None:

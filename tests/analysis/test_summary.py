@@ -223,9 +223,12 @@ def test_counts_and_hypervolume_by_hand() -> None:
         trial(3, state=TrialState.FAILED),
         trial(4, state=TrialState.RUNNING),
     ]
-    summary = summarise(study(9), trials, [])
-    counts = (summary.complete, summary.failed, summary.running)
-    assert counts == (2, 2, 1)
+    for leases, under_way in (([lease(4)], (1, 0)), ([], (0, 1)), ([lease(0)], (0, 1))):
+        summary = summarise(study(9), trials, leases)
+        assert (summary.complete, summary.failed) == (2, 2)
+        assert (summary.running, summary.interrupted) == under_way
+    rows = trial_rows(trials, [lease(4)]), trial_rows(trials, [lease(0)])
+    assert [row[4]["state"] for row in rows] == ["running", "interrupted"]
     assert (summary.finished, summary.budget) == (4, 9)
     assert (summary.hypervolume, summary.box) == (None, None)
     # Two octaves of seconds and two of parameters: trial 0 covers 0.9 x 1/2 x 1/2, trial 1

@@ -29,7 +29,7 @@ def outcome(*, budget: int, repeats: int) -> RunOutcome:
 
 
 def test_nothing_left_is_success() -> None:
-    _judge(outcome(budget=1, repeats=1))
+    _judge(outcome(budget=1, repeats=1), "s")
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_nothing_left_is_success() -> None:
 )
 def test_what_is_left_is_no_success(budget: int, repeats: int, said: str) -> None:
     with pytest.raises(RunError, match=said):
-        _judge(outcome(budget=budget, repeats=repeats))
+        _judge(outcome(budget=budget, repeats=repeats), "s")

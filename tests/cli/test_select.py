@@ -104,8 +104,8 @@ def test_the_table_is_that_of_the_front_and_ends_with_why(
 ) -> None:
     head, *rows, unsure = call("front", "--study", "tiny", "--storage", stored).stdout.splitlines()
     assert unsure == (
-        "on front: ? where nothing was repeated; `fastrcaps-search run --study tiny "
-        "--runs-on-front 5` says how sure it is"
+        "on front: ? where nothing was repeated; `fastrcaps-search run --study tiny --storage "
+        f"{stored} --runs-on-front 5` says how sure it is"
     )
     done = select("--prefer", "time")
     assert done.returncode == 0, done.stderr

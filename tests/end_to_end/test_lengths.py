@@ -58,7 +58,8 @@ def resumed(make_command: Callable[[], Command], read_until: ReadUntil) -> Comma
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     status = command.json("status", "--study", "lengths")
-    assert (status["complete"], status["running"]) == (int(number), 1)
+    counts = [status[state] for state in ("complete", "running", "interrupted")]
+    assert counts == [int(number), 0, 1]
     again = command(*RUN)
     assert f"trial {number} continues at epoch 2" in again.stdout
     return command

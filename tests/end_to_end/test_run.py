@@ -109,7 +109,7 @@ def test_every_command_tells_the_same_study(
         *("study", "budget", "complete", "failed", "running"),
         *("workers", "jobs", "stuck", "hypervolume", "eta_seconds", "hypervolume_box"),
         *("infeasible", "reference_device", "seconds"),
-        *("runs_on_front", "repeats_left", "disk_bytes"),
+        *("runs_on_front", "repeats_left", "disk_bytes", "interrupted", "disk"),
     ]
     counted = [status[key] for key in ("study", "budget", "complete", "failed", "running")]
     assert counted == ["quick", 4, 4, 0, 0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -59,6 +61,22 @@ class Watched:
         self.started.append(self.command.start(*line))
         return self.started[-1]
 
+    def paste(self, line: str) -> subprocess.Popen[str]:
+        """Run a line as it was advised, in a shell that knows the database's URL."""
+        program = shlex.join(self.command.line())
+        self.started.append(
+            subprocess.Popen(
+                ["sh", "-c", f"exec {line.replace('fastrcaps-search', program, 1)}"],
+                cwd=self.command.folder,
+                env={**self.command.environment(), "FASTRCAPS_STORAGE": self.storage},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return self.started[-1]
+
     def status(self) -> StudySummary:
         return fastrcaps_search.read_status("long", storage=self.storage)
 
@@ -86,6 +104,7 @@ def watched(
 ) -> Iterator[Watched]:
     """The study in a new database; whatever still works on it at the end is killed."""
     monkeypatch.setenv("FASTRCAPS_JOB", "slurm 7")
+    monkeypatch.setenv("COLUMNS", "300")
     (command.folder / "long.toml").write_text(LONG)
     storage = str(command.folder / "long.db")
     if request.param == "postgresql":
@@ -104,7 +123,9 @@ def doing(summary: StudySummary, what: str) -> WorkerStatus | None:
     return found[0] if found else None
 
 
-def test_what_workers_do_and_why_they_are_stuck(watched: Watched, read_until: ReadUntil) -> None:
+def test_what_workers_do_and_why_they_are_stuck(
+    watched: Watched, read_until: ReadUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = watched.start("run", "--study", "long.toml", "--trials", "1", *WORKS)
     read_until(run, "long: 0/1 trials done")
     # In the third epoch, so that it has two of its own to compare with.
@@ -131,6 +152,13 @@ def test_what_workers_do_and_why_they_are_stuck(watched: Watched, read_until: Re
     assert (waits.worker, waits.trial, waits.epoch) == ("worker-1", None, None)
     told = watched.command("status", "--study", "long", "--storage", watched.storage).stdout
     assert f"  slurm 7  waits for {waits.waits_for}  " in told
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = watched.command("status", "--study", "long", "--storage", watched.storage).stdout
+    lines = narrow.splitlines()
+    head = next(index for index, line in enumerate(lines) if line.startswith("worker "))
+    assert max(map(len, lines[: head + 3])) <= 80
+    assert "job slurm 7" in "".join(lines[:head])
+    assert re.search(r"  waits for trial 0\b.*\.\.\.  ", lines[head + 2])
 
     # Both supervisors too: one would start its worker again, the other's worker take the run.
     os.killpg(other.pid, signal.SIGSTOP)
@@ -148,10 +176,11 @@ def test_what_workers_do_and_why_they_are_stuck(watched: Watched, read_until: Re
     assert [one.images_per_second for one in later.workers] == [None, None]
     held, idle, nobody = later.stuck
     silent = f"{later.workers[0].silent_seconds:.0f}"
-    assert held.why.startswith(
+    why = (
         f"trial 0: worker-0, process {worker.pid} on {host}, which holds it, is suspended "
-        f"(SIGSTOP or Ctrl-Z) and silent for {silent} s; another worker can take it over in "
+        f"(SIGSTOP or Ctrl-Z) and silent for {silent} s; another worker can take it over "
     )
+    assert re.fullmatch(re.escape(why) + r"(in \d s|2 s after one notices)", held.why)
     assert (idle.kind, idle.worker, idle.trial) == (StuckKind.SUSPENDED, "worker-1", None)
     assert nobody.kind is StuckKind.NO_WORKER
 
@@ -181,3 +210,17 @@ def test_what_workers_do_and_why_they_are_stuck(watched: Watched, read_until: Re
     left = watched.status()
     assert left.workers == ()
     assert left.stuck[-1].kind is StuckKind.NO_WORKER
+    assert (left.running, left.interrupted) == (0, 1)
+    (trial,) = watched.command.json("trials", "--study", "long", "--storage", watched.storage)
+    assert trial["state"] == "interrupted"
+
+    told = watched.command("status", "--study", "long.toml", "--storage", watched.storage).stdout
+    assert told.splitlines()[0].endswith(", 0 running, 1 interrupted")
+    (line,) = re.findall("`(fastrcaps-search .*)` goes on with trial 0\n", told)
+    assert " --threads 1 --lease-seconds 6" in line
+    goes_on = watched.paste(line)
+    read_until(goes_on, "trial 0 continues")
+    (trial,) = watched.command.json("trials", "--study", "long", "--storage", watched.storage)
+    assert trial["state"] == "running"
+    goes_on.terminate()
+    assert goes_on.wait(60) == 130

@@ -142,7 +142,7 @@ def test_every_study_has_a_page_that_carries_its_rows(records: Records, kind: st
     assert rows_of(text) == front_rows(view.records)
     report = re.search('id="report-data">(.*?)</script>', text)
     assert report is not None
-    assert json.loads(report[1])["rows"] == trial_rows(view.records)
+    assert json.loads(report[1])["rows"] == trial_rows(view.records, view.leases)
 
 
 def test_the_front_can_be_read_without_scripts(records: Records) -> None:

@@ -145,9 +145,9 @@ def test_every_study_is_plain_json(records: Records, kind: str) -> None:
     view = stored_of(kind, records)
     found = payload(view)
     text = json.dumps(found, allow_nan=False)
-    assert json.loads(text)["rows"] == trial_rows(view.records)
+    assert json.loads(text)["rows"] == trial_rows(view.records, view.leases)
     assert len(found["trials"]) == len(found["rows"]) == len(view.records)
-    assert found["csv"] == csv_text(trial_rows(view.records))
+    assert found["csv"] == csv_text(trial_rows(view.records, view.leases))
     go.Figure({"data": [], "layout": found["panels"]["card"]["layout"]})
 
 

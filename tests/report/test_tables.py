@@ -24,7 +24,8 @@ ODD = ['say "no"', "a,b;c\td", "two\nlines\r\nand more", HOSTILE, "=1+1", " spac
 @pytest.fixture(scope="session")
 def rows(records: Records) -> list[dict[str, Any]]:
     """Eleven complete trials, one failed, one running."""
-    return trial_rows(stored_of("full", records).records)
+    found = stored_of("full", records)
+    return trial_rows(found.records, found.leases)
 
 
 def test_columns_come_in_the_documented_order(rows: list[dict[str, Any]]) -> None:

@@ -53,9 +53,10 @@ def test_epochs_that_vary_are_told_by_the_trial(records: Records) -> None:
 
 
 def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
-    found = list(tiles(view_of(records.study(), [*records.trials(), records.running(11)])))
+    trials = [*records.trials(), records.running(11), records.running(12)]
+    found = list(tiles(view_of(records.study(), trials, [records.lease(11)])))
     assert [(tile.label, tile.value, tile.note) for tile in found[:4]] == [
-        ("trials finished", "11 of 12", "11 complete, 1 running"),
+        ("trials finished", "11 of 12", "11 complete, 1 running, 1 interrupted"),
         ("highest accuracy", "97.00\u00a0%", "trial 5"),
         ("shortest training time", "62.3\u00a0s", "trial 7"),
         ("fewest parameters", "1,483,312", "trials 8, 9"),

@@ -274,6 +274,11 @@ def test_every_run_of_a_trial_on_the_front_meets_the_test_set(make: MakeSite) ->
     assert found.test_accuracy == pytest.approx(found.values.accuracy)
 
 
+def used_bytes(site: Site) -> int:
+    folder = files.study_folder(site.location, site.study)
+    return sum(files.kept(site.location, folder).sizes().values())
+
+
 class TestCollecting:
     @pytest.fixture
     def site(self, make: MakeSite) -> Site:
@@ -292,10 +297,10 @@ class TestCollecting:
 
     def test_only_networks_of_the_front_and_the_next_one_stay(self, site: Site) -> None:
         kept = [site.weights(0), site.weights(1), []]
-        used = files.used_bytes(site.location, site.study)
+        used = used_bytes(site)
         CheckpointCollector(site.store, site.study).collect()
         assert [site.weights(number) for number in range(3)] == kept
-        left = files.used_bytes(site.location, site.study)
+        left = used_bytes(site)
         assert used
         assert left
         assert left < used

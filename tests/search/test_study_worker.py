@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -150,6 +152,33 @@ def test_a_worker_ends_that_finds_nothing_to_claim_for_too_long(
     assert 1 <= time.monotonic() - begun < 60
     events = [event for event, _ in told.queue]
     assert events == ["waiting", "idle"]
+
+
+def test_a_worker_says_that_it_waits_for_the_lease_of_a_lost_machine(
+    location: Location,
+    open_store: Callable[[], Store],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FASTRCAPS_RUNTIME_DIR", str(tmp_path / "slots"))
+    study = enter_study(location, STUDY, seed=None, budget=1)
+    store, told = open_store(), queue.Queue[tuple[str, dict[str, Any]]]()
+    claimed(queue_of(store, study))
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute(
+            "update fastrcaps_leases set host = 'far/1', pid = 7, renewed_at = renewed_at - 400"
+        )
+    connection.close()
+    made = worker(store, told)
+    # It waits no longer than until it has said so.
+    monkeypatch.setattr(made._stop, "wait", lambda seconds: made._stop.set())
+    with pytest.raises(InterruptedRunError):
+        made.work()
+    event, facts = told.get_nowait()
+    assert event == "waiting"
+    assert re.fullmatch(
+        r"trial 0 \(other, process 7 on far, is silent for 4\d\d s, free in \d+ s\)", facts["held"]
+    )
 
 
 def test_a_worker_without_a_core_sees_that_the_study_is_over(

@@ -98,6 +98,50 @@ class TestRunningOut:
         assert claimed(queue).key.number == 2
         assert lease_of(store, study).has_run_out
 
+    def test_whoever_trains_begins_the_last_third_of_one_that_is_silent(
+        self, first: Claim, make_queue: QueueMaker, clock: Clock, store: Store, study: StudyRecord
+    ) -> None:
+        trains = RunLease(store, claimed(make_queue("w1", lease_seconds=0.3)))
+        with renewing(trains):
+            clock.silence(190)
+            assert lease_of(store, study).suspected_seconds is None
+            clock.silence(20)
+            # Nobody looks for something to claim meanwhile.
+            until(lambda: lease_of(store, study).suspected_seconds is not None)
+            assert 0 <= (lease_of(store, study).suspected_seconds or 0) < 60
+            clock.pass_by(90)
+            assert 0 < lease_of(store, study).free_in_seconds <= 10
+        complete(store, trains.claim)
+        clock.pass_by(20)
+        again = claimed(make_queue("w1"))
+        assert (again.key.number, again.token) == (0, 2)
+
+    @pytest.mark.parametrize("comes_back", [False, True])
+    def test_a_new_trial_waits_for_the_run_of_a_lease_that_has_run_out(
+        self,
+        make_queue: QueueMaker,
+        clock: Clock,
+        store: Store,
+        study: StudyRecord,
+        comes_back: bool,
+    ) -> None:
+        silent, queue = claimed(make_queue("w0", lease_seconds=30.0)), make_queue("w1")
+        clock.silence(29)
+        second = claimed(queue)
+        assert second.key.number == 1
+        complete(store, second)
+        # As after a night in which nobody looked.
+        clock.silence(3600)
+        for _ in range(3):
+            assert queue.claim_next() is Idle.WAIT
+        assert len(store.trials(study)) == 2
+        if comes_back:
+            assert RunLease(store, silent).renew()
+        else:
+            clock.pass_by(11)
+        found = claimed(queue)
+        assert (found.key.number, found.token) == ((2, 1) if comes_back else (0, 2))
+
     def test_a_renewal_ends_the_suspicion(
         self, first: Claim, queue: TrialQueue, clock: Clock, store: Store, study: StudyRecord
     ) -> None:

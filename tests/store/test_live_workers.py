@@ -11,10 +11,11 @@ import pytest
 
 from fastrcaps_search.search.queue import Idle
 from fastrcaps_search.store.claiming import Claim
+from fastrcaps_search.store.lease import RunLease
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import RunKey, StudyRecord, TrialState
 from fastrcaps_search.store.store import Store
-from tests.store.workers import BEGIN, line, say
+from tests.store.workers import BEGIN, claimed, complete, line, renewing, say, until
 
 if TYPE_CHECKING:
     from tests.store.conftest import ChildStarter, QueueMaker, Sql
@@ -124,3 +125,27 @@ def test_a_suspended_one_is_and_finds_its_trial_taken_when_it_goes_on(
     assert worker.wait() == 0
     (trial,) = store.trials(study)
     assert (trial.state, trial.values) == (TrialState.RUNNING, None)
+
+
+def test_who_trains_while_another_is_lost_goes_on_with_its_trial_before_a_new_one(
+    location: Location,
+    make_queue: QueueMaker,
+    store: Store,
+    study: StudyRecord,
+    start_child: ChildStarter,
+) -> None:
+    lost = start_child(SUSPENDED, location.url, str(LEASE_SECONDS))
+    assert line(lost) == "0 1"
+    queue = make_queue("w1", lease_seconds=LEASE_SECONDS)
+    second = claimed(queue)
+    assert second.key == RunKey(1, 0)
+    with renewing(RunLease(store, second)):
+        os.kill(lost.pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        # It trains, and asks for nothing.
+        until(lambda: any(one.is_lost for one in store.leases(study)))
+        # A sixth of the lease between two renewals that look, and as much since its own last.
+        assert time.monotonic() - stopped >= LEASE_SECONDS * 5 / 6
+    complete(store, second)
+    again = claimed(queue)
+    assert (again.key, again.token) == (RunKey(0, 0), 2)

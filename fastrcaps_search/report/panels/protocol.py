@@ -32,7 +32,7 @@ def gather(view: ReportView) -> dict[str, str]:
     torch = "".join(f", torch {version}" for version in summary.torch_versions)
     # The paper counts these as parameters, which are not learned.
     added = definition.architecture.coupling_coefficients
-    is_left = summary.running and summary.eta_seconds
+    is_left = (summary.running or summary.interrupted) and summary.eta_seconds
     found = {
         "Accuracy": f"highest over the epochs on the {split} ({size:,} images){mean}",
         "Training": f"{definition.epochs_in_words} of {definition.split_size:,} images{shifts}; "
