@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastrcaps_search.definition.objective import COMMON, OBJECTIVES
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.report import text
-from fastrcaps_search.store.records import StudyRecord
+
+if TYPE_CHECKING:
+    from fastrcaps_search.store.records import StudyRecord
 
 
 def tell(line: str) -> None:

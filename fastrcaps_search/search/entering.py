@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from fastrcaps_search.errors import StudyNotFoundError, UsageError
+from fastrcaps_search.errors import StudyNotFoundError, UsageError, WrongStoreError
 from fastrcaps_search.search import files
 from fastrcaps_search.search.again import asked_flags
 from fastrcaps_search.search.calibrate import device_here
@@ -14,7 +14,7 @@ from fastrcaps_search.search.job_options import FOLDER
 from fastrcaps_search.search.options import RunOptions, stored_study
 from fastrcaps_search.search.slots import runtime_folder
 from fastrcaps_search.store.calibrations import read_calibrations
-from fastrcaps_search.store.enter import difference, enter_study
+from fastrcaps_search.store.enter import check_ours, difference, enter_study
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
@@ -38,7 +38,7 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
     runtime_folder()
     files.require_usable(options.location, patience.stop)
     name, shown = options.definition.name, options.location.shown
-    stored = patience(lambda: stored_study(options.location, name))
+    stored = patience(lambda: _stored(options.location, name))
     if options.jobs == 0:
         if stored is None:
             raise StudyNotFoundError(
@@ -62,6 +62,18 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
         )
     )
     return cluster
+
+
+def _stored(location: Location, name: str) -> StudyRecord | None:
+    """The study of that name, if it is there; a database of another program is refused."""
+    if location.path is not None and not location.path.exists():
+        return None
+    check_ours(location)
+    try:
+        return stored_study(location, name)
+    except WrongStoreError:
+        # It is empty, or Optuna's alone.
+        return None
 
 
 def _opened(options: RunOptions) -> Cluster | None:

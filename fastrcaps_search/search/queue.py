@@ -23,6 +23,7 @@ from fastrcaps_search.store.trials import TrialRecord
 
 LONGEST_SUSPICION_SECONDS = 30.0
 """The longest last third of a lease for which a new trial waits, so that a lost run is first."""
+
 Sampler = Callable[[StudyRecord, Sequence[TrialRecord], str], tuple[TrialParameters, str] | None]
 """Next assignment and its configuration key, or ``None`` when every one has been taken.
 

@@ -18,7 +18,7 @@ from fastrcaps_search.definition.objective import COMMON
 from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import LeaseRecord
-from fastrcaps_search.store.reading import read_doubtful, read_trials
+from fastrcaps_search.store.reading import read_trials
 from fastrcaps_search.store.records import GIVEN_UP, Failure, Purpose, RunKey, StudyRecord
 from fastrcaps_search.store.schema import failure_columns, now, run_row
 from fastrcaps_search.store.store import Store
@@ -115,20 +115,21 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
     return True
 
 
-def suspect_silent(store: Store, study: StudyRecord) -> None:
-    """Suspect the silent leases of a study: done by whoever renews a lease of his own.
+def suspect_silent(store: Store, study: StudyRecord, read: Sequence[LeaseRecord]) -> None:
+    """Suspect the silent ones of some leases: done by whoever renews a lease of his own.
 
     Workers that train look for nothing to claim for as long as a run takes. The last third of a
     lost worker's lease would not begin before one of them has ended its run.
 
     Args:
-        store: The store; an outage is better not waited for.
+        store: The store; an outage is not waited for.
         study: The study.
+        read: Leases of it.
     """
-    for lease in store.read(lambda connection: read_doubtful(connection, study.study_id)):
+    for lease in read:
         if lease.is_to_be_suspected and not lease.is_known_dead:
             # Each in a transaction of its own: two locks in two orders would block.
-            store.write(partial(_suspect, study=study, lease=lease))
+            store.write_once(partial(_suspect, study=study, lease=lease))
 
 
 def _suspect(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:

@@ -49,7 +49,7 @@ def enter_study(
         StoreError: The database is not ours to write.
     """
     _make_file(location)
-    _check_ours(location)
+    check_ours(location)
     asked = {"budget": budget, "front_runs": front_runs}
 
     def enter(connection: Connection) -> StudyRecord:
@@ -97,8 +97,12 @@ def _make_file(location: Location) -> None:
         ) from error
 
 
-def _check_ours(location: Location) -> None:
-    """Refuse, before anything is written, a database that another program uses."""
+def check_ours(location: Location) -> None:
+    """Refuse, before anything is written, a database that another program uses.
+
+    Raises:
+        WrongStoreError: It is one.
+    """
     with Store(location, reading_engine(location)) as store:
         tables = set(store.read(lambda connection: inspect(connection).get_table_names()))
     if tables and schema.versions.name not in tables and not tables >= OPTUNA_TABLES:

@@ -6,7 +6,7 @@ import json
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -31,11 +31,11 @@ from fastrcaps_search.store.ending import (
     lock_trial,
     suspect_silent,
 )
-from fastrcaps_search.store.holders import live_leases
+from fastrcaps_search.store.holders import LeaseRecord, live_leases
 from fastrcaps_search.store.location import RENEWALS
 from fastrcaps_search.store.presence import Presence
 from fastrcaps_search.store.process_identity import ProcessIdentity
-from fastrcaps_search.store.reading import read_leases
+from fastrcaps_search.store.reading import read_doubtful, read_leases
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
@@ -64,7 +64,6 @@ class RunLease:
 
     def __init__(self, store: Store, claim: Claim, *, presence: Presence | None = None) -> None:
         self.store = store
-        self._impatient = Store(store.location, store.engine)
         self._presence = presence
         self.claim = claim
         self._claimant = claim.claimant
@@ -72,6 +71,7 @@ class RunLease:
         self._lost = threading.Event()
         self.sharing = 1
         self._reference: ReferenceTime | None = None
+        self._doubtful: Sequence[LeaseRecord] = ()
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class RunLease:
                 if not self.renew():
                     self._lost.set()
                     return
-                suspect_silent(self._impatient, self._claimant.study)
+                suspect_silent(self.store, self._claimant.study, self._doubtful)
             except Exception:
                 # The database is out, most likely. The training goes on; its next write says what
                 # is wrong, if it still is. A thread that ended here would lose the trial.
@@ -109,6 +109,8 @@ class RunLease:
         def renew(connection: Connection) -> bool:
             held = connection.execute(renewed).rowcount == 1
             self._sign(connection)
+            # A connection of its own would cost the server more than the renewal.
+            self._doubtful = read_doubtful(connection, self._study_id)
             return held
 
         return self.store.write_once(renew)

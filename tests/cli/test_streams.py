@@ -105,7 +105,7 @@ def test_names_that_are_no_utf_8_are_printed_as_they_are(stored: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(stored) + b"/caf\xe9"))
     folder.mkdir()
     shutil.copy(stored / "fastrcaps.db", folder)
-    told = shell(folder, "$F status --study tiny").stdout.splitlines()[-1]
+    told = shell(folder, "$F status --study tiny --files fastrcaps-files").stdout
     assert b"caf\xe9/fastrcaps-files/tiny-" in told
     code = (
         "from fastrcaps_search.cli import output, streams; from pathlib import Path; "

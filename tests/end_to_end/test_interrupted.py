@@ -214,6 +214,10 @@ def test_a_lost_checkpoint_means_the_run_begins_again(
 ) -> None:
     for path in (files_of(killed) / "trial-0002/run-0").iterdir():
         path.unlink()
+    with contextlib.closing(sqlite3.connect(killed.folder / "fastrcaps.db")) as connection:
+        # Else those of the folder that was copied would be gone on with.
+        connection.execute("update fastrcaps_runs set files = null")
+        connection.commit()
     finish(killed)
     trial = check_nothing_lost(killed, undisturbed)[2]
     assert {epoch.token for epoch in trial.epochs} == {2}

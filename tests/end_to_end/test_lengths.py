@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.store.workers import until
+
 if TYPE_CHECKING:
     from tests.end_to_end.conftest import Command, ReadUntil
 
@@ -57,9 +59,13 @@ def resumed(make_command: Callable[[], Command], read_until: ReadUntil) -> Comma
     read_until(process, f"trial {number} epoch 1:")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    status = command.json("status", "--study", "lengths")
-    counts = [status[state] for state in ("complete", "running", "interrupted")]
-    assert counts == [int(number), 0, 1]
+
+    def counts() -> list[int]:
+        status = command.json("status", "--study", "lengths")
+        return [status[state] for state in ("complete", "running", "interrupted")]
+
+    # Its worker is no child of this process, and may end a moment later.
+    until(lambda: counts() == [int(number), 0, 1])
     again = command(*RUN)
     assert f"trial {number} continues at epoch 2" in again.stdout
     return command

@@ -45,7 +45,7 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
     until: Callable[[Callable[[], object]], None],
     request: pytest.FixtureRequest,
 ) -> None:
-    (tmp_path / "steady.toml").write_text(steady_text.replace("epochs = 20", "epochs = 40"))
+    (tmp_path / "steady.toml").write_text(steady_text.replace("epochs = 20", "epochs = 100"))
     study = load_study(str(tmp_path / "steady.toml"))
     enter_study(locate(postgres_url), study, seed=None, budget=2)
     (tmp_path / "shared/data").mkdir(parents=True)
