@@ -45,7 +45,7 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
     until: Callable[[Callable[[], object]], None],
     request: pytest.FixtureRequest,
 ) -> None:
-    (tmp_path / "steady.toml").write_text(steady_text.replace("epochs = 20", "epochs = 100"))
+    (tmp_path / "steady.toml").write_text(steady_text.replace("epochs = 20", "epochs = 200"))
     study = load_study(str(tmp_path / "steady.toml"))
     enter_study(locate(postgres_url), study, seed=None, budget=2)
     (tmp_path / "shared/data").mkdir(parents=True)
@@ -65,8 +65,8 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
-    def claimed() -> set[int]:
-        rows = postgres_server.run_sql(postgres_url, "select number from fastrcaps_claims")
+    def begun() -> set[int]:
+        rows = postgres_server.run_sql(postgres_url, "select number from fastrcaps_epochs")
         return {number for (number,) in rows}
 
     request.addfinalizer(lambda: end_what_is_left(tmp_path))  # of a failed test
@@ -90,7 +90,7 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
         for name in HOSTS:
             pid = (tmp_path / name / f"home/fastrcaps-steady-{name}.pid").read_text().strip()
             assert postgres_url.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        until(lambda: claimed() == {0, 1})
+        until(lambda: begun() == {0, 1})
         assert over_ssh("stop", HOSTS[0]) == ""
         until(lambda: "the state is saved" in over_ssh("log", HOSTS[0]))
         # It says so a moment before it has ended.
