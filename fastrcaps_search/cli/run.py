@@ -87,7 +87,7 @@ def worker(arguments: argparse.Namespace) -> None:
     streams.drop_what_fails(sys.stdout)
     options = WorkerOptions(**_common(arguments), idle_limit=arguments.idle_limit)
     name, patience = stored_name(arguments.study), _patience(options, _stopping(SAVES))
-    with closing(Orchestrator(name, options, patience)) as orchestrator:
+    with closing(Orchestrator.join(name, options, patience)) as orchestrator:
         printed = _Printed(arguments, meanwhile=nullcontext())
         outcome = orchestrator.run(printed)
         if printed.has_trained:

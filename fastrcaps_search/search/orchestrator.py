@@ -79,18 +79,24 @@ class Orchestrator:
         name: Name of the study, which is stored.
         options: What was asked.
         patience: How outages of the database are borne, and what ends the command.
+        cluster: The engine that places the workers, where one does.
 
     Raises:
         StudyNotFoundError: It is not stored.
     """
 
-    def __init__(self, name: str, options: WorkerOptions, patience: RetryPolicy) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: WorkerOptions,
+        patience: RetryPolicy,
+        *,
+        cluster: Cluster | None = None,
+    ) -> None:
         self.options = options
         self.stop = patience.stop
-        self._cluster: Cluster | None = None
+        self._cluster = cluster
         self._is_announced = False
-        require_file(options.location)
-        files.require_usable(options.location, patience.stop)
         self._store = Store.writing(options.location, patience=patience)
         self._impatient = Store(options.location, self._store.engine)
         try:
@@ -108,9 +114,18 @@ class Orchestrator:
         """
         patience = patience or RetryPolicy(options.store_patience)
         cluster = enter(options, patience)
-        made = cls(options.definition.name, options, patience)
-        made._cluster = cluster
-        return made
+        return cls(options.definition.name, options, patience, cluster=cluster)
+
+    @classmethod
+    def join(cls, name: str, options: WorkerOptions, patience: RetryPolicy) -> Orchestrator:
+        """Work on a stored study.
+
+        Raises:
+            FastrcapsError: It is not stored, or its files cannot be kept.
+        """
+        require_file(options.location)
+        files.require_usable(options.location, patience.stop)
+        return cls(name, options, patience)
 
     def close(self) -> None:
         """Close the connections."""

@@ -105,9 +105,7 @@ def reap(store: Store, study: StudyRecord, held: Sequence[LeaseRecord]) -> bool:
                 _suspect(connection, study, lease)
                 continue
             lock_trial(connection, study.study_id, lease.number)
-            as_read = run_row(table, study.study_id, lease.key)
-            as_read &= (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
-            gone = connection.execute(table.delete().where(as_read))
+            gone = connection.execute(table.delete().where(_as_read(study, lease)))
             if gone.rowcount == 1 and dead and lease.is_training:
                 _note_death(connection, study, lease)
 
@@ -134,10 +132,15 @@ def suspect_silent(store: Store, study: StudyRecord, read: Sequence[LeaseRecord]
 
 def _suspect(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
     """Suspect a lease unless it has been renewed since it was read."""
+    suspected = schema.leases.update().where(_as_read(study, lease))
+    connection.execute(suspected.values(suspected_at=now()))
+
+
+def _as_read(study: StudyRecord, lease: LeaseRecord) -> ColumnElement[bool]:
+    """The row of a lease, unless it has been renewed since it was read."""
     table = schema.leases
-    as_read = run_row(table, study.study_id, lease.key) & (table.c.token == lease.token)
-    as_read &= table.c.renewed_at == lease.renewed_at
-    connection.execute(table.update().where(as_read).values(suspected_at=now()))
+    same = run_row(table, study.study_id, lease.key)
+    return same & (table.c.token == lease.token) & (table.c.renewed_at == lease.renewed_at)
 
 
 def _note_death(connection: Connection, study: StudyRecord, lease: LeaseRecord) -> None:
