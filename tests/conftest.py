@@ -171,15 +171,23 @@ def s3_server(make_s3_server: Callable[[], S3Server]) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def s3_url(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A URL of this test's own on that server, which this process and its children can use."""
+def s3fs_anew() -> Iterator[None]:
+    """What s3fs keeps open, with the server and credentials of then, ends with each test."""
     from s3fs import S3FileSystem
 
+    S3FileSystem.clear_instance_cache()
+    yield
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def s3_url(
+    s3_server: S3Server, s3fs_anew: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A URL of this test's own on that server, which this process and its children can use."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
-    yield f"s3://bucket/{tmp_path.name}"
-    # What was opened with the credentials of this test.
-    S3FileSystem.clear_instance_cache()
+    return f"s3://bucket/{tmp_path.name}"
 
 
 @pytest.fixture(scope="session")

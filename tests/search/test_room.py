@@ -84,7 +84,7 @@ def test_it_is_looked_for_where_the_runs_were_told_to_keep_it(tmp_path: Path) ->
 
 
 @pytest.fixture
-def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def silent_server(s3fs_anew: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The port of object storage that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
