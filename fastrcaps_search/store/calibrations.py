@@ -83,7 +83,8 @@ class ReferenceTime:
         """Seconds that an epoch would have taken there; ``None`` where it was measured there.
 
         Measured is what trained under the reference's own setting with as many workers beside it,
-        and what trained on that device otherwise, as long as its calibration finds no difference.
+        or with a number for which no calibration is nearer; and what trained on that device
+        otherwise, as long as its calibration finds no difference.
         All else is computed: the measured seconds times the ratio of two steps of the epoch's
         batch size, so that a last short batch counts by its share.
 
@@ -96,9 +97,9 @@ class ReferenceTime:
         Raises:
             RunError: Its device was not calibrated.
         """
-        if self.reference.is_of(setting, sharing):
-            return None
         own = nearest(self.known, setting, sharing)
+        if own is self.reference and own.setting == setting:
+            return None
         there, here = (
             seconds_at(one.step_seconds[network], metrics.batch_size)
             for one in (self.reference, own)

@@ -86,8 +86,13 @@ class TestComputedSeconds:
         assert computed(16, SLOW, 1) is None
 
     def test_without_a_calibration_of_its_own_the_nearest_counts(self) -> None:
-        # Three workers on the CPU: as two, and therefore as the reference, but not measured so.
-        assert computed(1, SLOW, 3) == 8.0
+        # Three workers on the CPU: as two, and therefore as the reference.
+        assert computed(1, SLOW, 3) is None
+        # Beside a reference that trained alone, two are not calibrated: nothing is known to compute.
+        alone = ReferenceTime(ALONE, [ALONE, FAST])
+        assert computed(1, SLOW, 2, time=alone) is None
+        # Of other versions or threads, the nearest is only the nearest.
+        assert computed(1, replace(SLOW, threads=4), 1, time=alone) == 8.0
         assert computed(16, CARD, 4) == pytest.approx(80.0)
         assert computed(16, replace(CARD, torch_version="2.15"), 1) == pytest.approx(80.0)
 
