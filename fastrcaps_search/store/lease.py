@@ -35,7 +35,7 @@ from fastrcaps_search.store.holders import LeaseRecord, live_leases
 from fastrcaps_search.store.location import RENEWALS
 from fastrcaps_search.store.presence import Presence
 from fastrcaps_search.store.process_identity import ProcessIdentity
-from fastrcaps_search.store.reading import read_doubtful, read_leases
+from fastrcaps_search.store.reading import read_leases, read_silent
 from fastrcaps_search.store.records import Failure
 from fastrcaps_search.store.schema import run_row
 from fastrcaps_search.store.store import Store
@@ -71,7 +71,7 @@ class RunLease:
         self._lost = threading.Event()
         self.sharing = 1
         self._reference: ReferenceTime | None = None
-        self._doubtful: Sequence[LeaseRecord] = ()
+        self._silent: Sequence[LeaseRecord] = ()
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class RunLease:
                 if not self.renew():
                     self._lost.set()
                     return
-                suspect_silent(self.store, self._claimant.study, self._doubtful)
+                suspect_silent(self.store, self._claimant.study, self._silent)
             except Exception:
                 # The database is out, most likely. The training goes on; its next write says what
                 # is wrong, if it still is. A thread that ended here would lose the trial.
@@ -110,7 +110,7 @@ class RunLease:
             held = connection.execute(renewed).rowcount == 1
             self._sign(connection)
             # A connection of its own would cost the server more than the renewal.
-            self._doubtful = read_doubtful(connection, self._study_id)
+            self._silent = read_silent(connection, self._study_id)
             return held
 
         return self.store.write_once(renew)

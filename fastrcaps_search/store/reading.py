@@ -147,13 +147,20 @@ def read_doubtful(connection: Connection, study_id: int) -> list[LeaseRecord]:
 
     Those are the silent ones, and those of this machine, whose processes can be looked for.
     """
+    here = schema.leases.c.host == ProcessIdentity.current().host
+    return read_leases(connection, study_id, or_(here, _is_silent()))
+
+
+def read_silent(connection: Connection, study_id: int) -> list[LeaseRecord]:
+    """The leases of a study that were not renewed for long."""
+    return read_leases(connection, study_id, _is_silent())
+
+
+def _is_silent() -> ColumnElement[bool]:
+    """A little more than ``LeaseRecord.is_silent`` says."""
     leases = schema.leases.c
     silent = schema.now() - leases.renewed_at
-    here = leases.host == ProcessIdentity.current().host
-    # A little more than ``LeaseRecord.is_silent`` says.
-    return read_leases(
-        connection, study_id, or_(here, silent < 0, silent > leases.lease_seconds / 2)
-    )
+    return or_(silent < 0, silent > leases.lease_seconds / 2)
 
 
 def read_leases(

@@ -88,7 +88,7 @@ class TestComputedSeconds:
     def test_without_a_calibration_of_its_own_the_nearest_counts(self) -> None:
         # Three workers on the CPU: as two, and therefore as the reference.
         assert computed(1, SLOW, 3) is None
-        # Beside a reference that trained alone, two are not calibrated: nothing is known to compute.
+        # Beside a reference that trained alone, nothing is known of two.
         alone = ReferenceTime(ALONE, [ALONE, FAST])
         assert computed(1, SLOW, 2, time=alone) is None
         # Of other versions or threads, the nearest is only the nearest.
