@@ -1,6 +1,6 @@
 """What 64 workers cost one PostgreSQL, and what 1,000 would.
 
-    python -m tests.benchmarks.many_workers                  # all of it: four minutes
+    python -m tests.benchmarks.many_workers                  # all of it: five minutes
     python -m tests.benchmarks.many_workers --workers 1 64 --stored 1000 --seconds 5
 
 Prints the tables of ``docs/many-workers.md`` as Markdown. The server is a real one on loopback,
