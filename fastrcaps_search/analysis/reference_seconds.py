@@ -14,6 +14,7 @@ from statistics import fmean, median
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.records import EpochRecord, SecondsBasis, StudyRecord
 from fastrcaps_search.store.trials import TrialRecord
+from fastrcaps_search.words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class ReferenceSeconds:
         if check is None:
             return "not checked yet: no configuration has been trained both ways"
         return (
-            f"checked on {check.pairs} configuration{'s' * (check.pairs > 1)} trained both ways: "
+            f"checked on {plural(check.pairs, 'configuration')} trained both ways: "
             f"off by {100 * check.median:.1f} % in the median (bias {100 * check.bias:+.1f} %), "
             f"{100 * check.largest:.1f} % at the most"
         )

@@ -16,6 +16,7 @@ from fastrcaps_search.store.holders import (
 from fastrcaps_search.store.reading import Signs, Snapshot
 from fastrcaps_search.store.records import Purpose, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
+from fastrcaps_search.words import numbered, plural
 
 MOST_NAMED = 3
 """Runs that a worker waits for which are named one by one."""
@@ -252,9 +253,7 @@ def _nobody(seen: Snapshot, run: str) -> str:
     if not seen.trials:
         return f"no worker trains yet: {unless}, `{run}` begins"
     left = interrupted_trials(seen.trials, live_leases(seen.leases))
-    more = ", ..." if len(left) > MOST_NAMED else ""
-    numbers = ", ".join(map(str, left[:MOST_NAMED])) + more
-    what = f" with trial{'' if len(left) == 1 else 's'} {numbers}" if left else ""
+    what = f" with {numbered('trial', left, limit=MOST_NAMED)}" if left else ""
     return f"no worker is at work: {unless}, `{run}` goes on{what}"
 
 
@@ -316,7 +315,7 @@ def _faulty(signs: Signs, study: StudyRecord) -> Iterator[Stuck]:
         if one.deaths:
             yield Stuck(
                 kind=StuckKind.DEATHS,
-                why=f"{words}: {_times(one.deaths, 'worker')} died since its last epoch; with "
+                why=f"{words}: {plural(one.deaths, 'worker')} died since its last epoch; with "
                 f"{MOST_DEATHS} it fails",
                 trial=one.number,
                 run=one.run,
@@ -325,14 +324,10 @@ def _faulty(signs: Signs, study: StudyRecord) -> Iterator[Stuck]:
             yield Stuck(
                 kind=StuckKind.DEVICE_FAULTS,
                 why=f"{words}: its device or the memory gave out "
-                f"{_times(one.device_faults, 'time')} since its last epoch",
+                f"{plural(one.device_faults, 'time')} since its last epoch",
                 trial=one.number,
                 run=one.run,
             )
-
-
-def _times(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _run_words(number: int, run: int, study: StudyRecord) -> str:

@@ -18,6 +18,7 @@ from fastrcaps_search.report.tables import csv_text
 from fastrcaps_search.report.templating import TEMPLATES, page_template
 from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
+from fastrcaps_search.words import numbered, plural
 
 PROBE = "js/probe.js"
 FIRST = ("core", "state", "marked", "figures")
@@ -87,9 +88,9 @@ def tiles(view: ReportView) -> Iterator[Tile]:
     for objective in view.objectives:
         best = min((row[objective.name] for row in rows.values()), key=objective.cost)
         numbers = sorted(number for number, row in rows.items() if row[objective.name] == best)
-        words = text.numbered("trial", numbers, limit=3)
+        words = numbered("trial", numbers, limit=3)
         yield Tile(objective.best, text.of_objective(objective, best), words)
-    on_front = f"{text.plural(len(view.front), 'trial')} on the front"
+    on_front = f"{plural(len(view.front), 'trial')} on the front"
     yield Tile("hypervolume", f"{summary.hypervolume:.3f}", on_front)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -98,19 +98,6 @@ def duration(value: float) -> str:
 def batches(sizes: Sequence[int]) -> str:
     """Batch sizes of an epoch each as ``1 → 16 → 32``."""
     return " → ".join(f"{size:,}" for size, _ in groupby(sizes))
-
-
-def numbered(word: str, numbers: Iterable[int], *, limit: int = 6) -> str:
-    """``trial 3``, ``trials 3, 7`` or ``trials 1, 2, 3, 4, 5, 6 and 9 more``."""
-    found = list(numbers)
-    shown = ", ".join(map(str, found[:limit]))
-    more = f" and {len(found) - limit} more" if len(found) > limit else ""
-    return f"{word}{'' if len(found) == 1 else 's'} {shown}{more}"
-
-
-def plural(number: int, word: str) -> str:
-    """``1 trial`` or ``2 trials``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def value(given: object) -> str:

@@ -9,6 +9,7 @@ from fastrcaps_search.search import estimate
 from fastrcaps_search.search.machine import NetworkSeconds
 from fastrcaps_search.store.calibrations import StepSeconds, seconds_at
 from fastrcaps_search.store.layouts import WorkerLayout
+from fastrcaps_search.words import numbered, plural
 
 START_SECONDS, EACH_SECONDS = 4.0, 0.45
 """For torch, and for a network in a layout at a batch size whose steps take no time: on two quiet
@@ -30,8 +31,7 @@ def announcement(definition: StudyDefinition, *, on_cpu: bool) -> str:
     seconds = START_SECONDS + 2 * EACH_SECONDS * networks * len(sizes)
     return (
         f"{definition.name}: measuring once how fast the {'CPU' if on_cpu else 'GPU'} trains "
-        f"{networks} network{'' if networks == 1 else 's'} at batch size"
-        f"{'' if len(sizes) == 1 else 's'} {', '.join(map(str, sizes))}: "
+        f"{plural(networks, 'network')} at {numbered('batch size', sizes, limit=None)}: "
         f"{estimate.in_words(seconds)} or more"
     )
 
@@ -58,8 +58,8 @@ def step_in_words(found: NetworkSeconds) -> str:
     size = sizes[len(sizes) // 2]
     steps = [1000 * steps[size] for steps in found.values()]
     low, high = (f"{each:,.1f}" for each in (min(steps), max(steps)))
-    images = f"{size} image{'' if size == 1 else 's'}"
-    return f"{low if low == high else f'{low} to {high}'} ms a step of {images}"
+    shown = low if low == high else f"{low} to {high}"
+    return f"{shown} ms a step of {plural(size, 'image')}"
 
 
 def _sizes(definition: StudyDefinition, *, on_cpu: bool) -> list[int]:

@@ -10,6 +10,7 @@ from fastrcaps_search.search import estimate
 from fastrcaps_search.search.layouts import WorkerPlan
 from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
+from fastrcaps_search.words import plural
 
 LONG_TRIAL_SECONDS = 3600.0
 MINI = "mnist-mini"
@@ -81,5 +82,4 @@ def _repeats_in_words(outcome: RunOutcome) -> str:
         return ""
     if outcome.work.is_searching:
         return f"then repeats until each on or near the front has {planned} runs; "
-    runs = f"{left} run{'' if left == 1 else 's'}"
-    return f"{runs} to go until each on or near the front has {planned}; "
+    return f"{plural(left, 'run')} to go until each on or near the front has {planned}; "

@@ -28,6 +28,7 @@ from fastrcaps_search.store.holders import JobRecord
 from fastrcaps_search.store.jobs import store_jobs, stored_epochs
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
+from fastrcaps_search.words import plural
 
 FAILURES = 3
 """Jobs that fail without the study getting on, before the run gives up."""
@@ -116,8 +117,7 @@ class Placing:
 
     @property
     def _left(self) -> str:
-        count = len(self._kept)
-        return f"{count} job{'' if count == 1 else 's'} left to {self._options.launcher}"
+        return f"{plural(len(self._kept), 'job')} left to {self._options.launcher}"
 
     @property
     def _kept(self) -> list[PlacedJob]:

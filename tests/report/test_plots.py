@@ -74,5 +74,3 @@ def test_texts() -> None:
     assert text.duration(720.0) == "12 min"
     assert text.duration(12_000.0) == "3 h 20 min"
     assert text.batches([1, 1, 16, 16, 2048]) == "1 → 16 → 2,048"
-    assert text.numbered("trial", [3]) == "trial 3"
-    assert text.numbered("trial", range(9), limit=2) == "trials 0, 1 and 7 more"

@@ -14,6 +14,7 @@ from fastrcaps_search.report.paper import Published, published
 from fastrcaps_search.report.projections import overlay, projections, space
 from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
+from fastrcaps_search.words import numbered
 
 MOST_LISTED = 200
 """Trials on the front that its table lists."""
@@ -61,7 +62,7 @@ def draw(info: FrontInfo) -> Iterator[Plot]:
         return
     drawn = {axis.value: projections(trials, front) for axis, front in fronts.items()}
     of = f"of {len(info.view.complete)} complete trials; on the front: "
-    on_front = text.numbered("trial", [trial.number for trial in info.view.front])
+    on_front = numbered("trial", [trial.number for trial in info.view.front])
     for pair in pairs_of(info.view.definition.objectives):
         yield Plot(
             name=pair.name,

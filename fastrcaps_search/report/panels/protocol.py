@@ -12,6 +12,7 @@ from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.report import text
 from fastrcaps_search.report.panel import Panel
 from fastrcaps_search.report.view import ReportView
+from fastrcaps_search.words import numbered, plural
 
 OTHER_KEYS = (
     *("min_accuracy", "decay_rate", "decay_steps", "cycle_epochs", "cycle_growth"),
@@ -28,7 +29,7 @@ def gather(view: ReportView) -> dict[str, str]:
     mean = f", mean over {runs} runs" if runs > 1 else ""
     shifts = ", shifted by up to 2 pixels" if definition.shifts else ""
     boundaries = definition.boundaries_within(definition.offered_epochs[-1])
-    grows = f"growing after {text.numbered('epoch', boundaries)}" if boundaries else "not growing"
+    grows = f"growing after {numbered('epoch', boundaries)}" if boundaries else "not growing"
     torch = "".join(f", torch {version}" for version in summary.torch_versions)
     # The paper counts these as parameters, which are not learned.
     added = definition.architecture.coupling_coefficients
@@ -36,9 +37,9 @@ def gather(view: ReportView) -> dict[str, str]:
     found = {
         "Accuracy": f"highest over the epochs on the {split} ({size:,} images){mean}",
         "Training": f"{definition.epochs_in_words} of {definition.split_size:,} images{shifts}; "
-        f"{text.plural(runs, 'run')} per trial; {definition.precision}",
+        f"{plural(runs, 'run')} per trial; {definition.precision}",
         "Repeats": planned
-        and f"until each trial on or near the front has {text.plural(planned, 'run')}, "
+        and f"until each trial on or near the front has {plural(planned, 'run')}, "
         f"{len(summary.work.repeats) or 'none'} to go",
         "Learning rates": _learning_rates(definition),
         "Batch sizes": f"{definition.batch_size} where constant; AdaBatch {grows}",

@@ -8,12 +8,13 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from fastrcaps_search.report import axes, plots, text
+from fastrcaps_search.report import axes, plots
 from fastrcaps_search.report.curves import Points, rate_points
 from fastrcaps_search.report.panel import Panel, Plot
 from fastrcaps_search.report.trials import TrialView
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.training.policy import TrainingPlan
+from fastrcaps_search.words import numbered
 
 MOST_NAMED = 12
 """Lines up to which a legend names them."""
@@ -114,7 +115,7 @@ def _drawing(
                 list(line.epochs),
                 list(line.values),
                 line={"shape": shape, "color": line.tone.light, "width": 2, "dash": dash},
-                name=f"{line.name}: {text.numbered('trial', line.trials)}",
+                name=f"{line.name}: {numbered('trial', line.trials)}",
                 hovertemplate=f"{beside}<extra>%{{fullData.name}}</extra>",
             )
             for line, dash in zip(lines, cycle(plots.DASHES), strict=False)
