@@ -94,6 +94,19 @@ def test_a_checkout_is_used_in_its_own_folder_before_another_copy(
     assert "devices" in done.stdout
 
 
+# Measured in a second.
+QUICK = """
+name = "quick"
+network = "lenet5"
+data_set = "mnist-mini"
+epochs = 1
+train_images = 300
+[[configuration]]
+lr_policy = "fixed"
+batch_policy = "constant"
+"""
+
+
 def test_what_cannot_be_started_is_no_trace() -> None:
     with pytest.raises(RunError, match=r"^no-such-program must start as a process, got: No such "):
         started(["no-such-program"])
@@ -110,7 +123,8 @@ def test_few_processes_are_no_interrupt(tmp_path: Path) -> None:
         subprocess.run([*another, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no processes of another user can be started here")
-    line = (sys.executable, "-P", "-m", "fastrcaps_search", "run", "--study", "mnist-mini")
+    (tmp_path / "quick.toml").write_text(QUICK)
+    line = (sys.executable, "-P", "-m", "fastrcaps_search", "run", "--study", "quick.toml")
     for most in ("1", "2", "3", "4"):
         done = subprocess.run(
             [*another, "bash", "-c", 'ulimit -u "$0"; exec "$@"', most, *line, "--trials", "1"],
