@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from fastrcaps_search.store.ending import MOST_DEATHS
 from fastrcaps_search.store.holders import (
+    GIVEN_BACK,
     LeaseRecord,
     WorkerRecord,
     held_trials,
@@ -242,8 +243,13 @@ def stuck_reasons(
     """
     found = [*_lost(seen, signs), *_faulty(signs, seen.study)]
     # Those that wait in an engine's queue say why themselves.
-    if not signs.jobs and not any(one.life is Life.ALIVE for one in workers):
-        found.append(Stuck(kind=StuckKind.NO_WORKER, why=_nobody(seen, run)))
+    jobs = [job for job in signs.jobs if job.state != GIVEN_BACK]
+    is_watched = any(job.is_watched for job in jobs)
+    if not is_watched and not any(one.life is Life.ALIVE for one in workers):
+        why = _nobody(seen, run)
+        if jobs:
+            why = f"no worker is at work, and nobody watches the jobs any more: `{run}` does"
+        found.append(Stuck(kind=StuckKind.NO_WORKER, why=why))
     return tuple(found)
 
 

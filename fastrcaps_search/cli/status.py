@@ -22,14 +22,12 @@ from fastrcaps_search.report import text
 from fastrcaps_search.search.again import run_line
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.room import Room, used_room
-from fastrcaps_search.store.holders import JobRecord
+from fastrcaps_search.store.holders import GIVEN_BACK, JobRecord
 from fastrcaps_search.store.location import FILES_VARIABLE
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import SecondsBasis, StudyRecord
 from fastrcaps_search.store.store import Store
 
-OLD_SECONDS = 60.0
-"""After so long nobody watches a job any more."""
 HEAD = ("worker", "host", "device", "job", "does", "epoch", "images/s", "seen")
 COLUMNS = Columns(
     shared=("host", "device", "job"), cut=("device", "does"), left_out=("job", "device", "host")
@@ -294,8 +292,9 @@ def _job(job: JobRecord) -> str:
     how = f"runs on {job.host}" if job.host else "runs"
     if job.state == "waiting":
         how = f"waits: {job.reason}" if job.reason else "waits"
-    is_old = job.seen_seconds_ago > OLD_SECONDS
-    seen = f", seen {output.duration(job.seen_seconds_ago)} ago" if is_old else ""
+    elif job.state == GIVEN_BACK:
+        how = "was given back"
+    seen = "" if job.is_watched else f", seen {output.duration(job.seen_seconds_ago)} ago"
     return f"{job.engine} job {job.id} {how}{seen}"
 
 

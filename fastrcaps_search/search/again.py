@@ -61,6 +61,12 @@ def asked_flags(options: RunOptions) -> str:
     return json.dumps(flags)
 
 
+def placed_flags(options: RunOptions) -> str:
+    """Those flags of a run which decide what an engine is asked for a job."""
+    told = [(name, value) for name, value in json.loads(asked_flags(options))]
+    return json.dumps([one for one in told if one[0] != "--workers"])
+
+
 def _hidden(text: str) -> str:
     """The text with stars for what may be secret."""
     return SECRET.sub(rf"\1{HIDDEN}", text)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from textwrap import shorten
 
 from fastrcaps_search.errors import InterruptedRunError, RunError, UsageError
+from fastrcaps_search.search.again import placed_flags
 from fastrcaps_search.search.engines import Cluster, JobState, PlacedJob
 from fastrcaps_search.search.following import Follower
 from fastrcaps_search.search.options import RunOptions
@@ -24,8 +25,8 @@ from fastrcaps_search.search.placed_worker import (
     write_storage,
 )
 from fastrcaps_search.search.supervise import Observer, WorkerView
-from fastrcaps_search.store.holders import JobRecord
-from fastrcaps_search.store.jobs import store_jobs, stored_epochs
+from fastrcaps_search.store.holders import GIVEN_BACK, JobRecord
+from fastrcaps_search.store.jobs import jobs_of, store_jobs, stored_epochs
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.words import plural
@@ -74,7 +75,12 @@ class Placing:
         self._outcome, self._stop, self._tell = outcome, stop, tell
         self._name = job_name(study)
         self._known: dict[str, PlacedJob] = {}
-        self._given_back: set[str] = set()
+        self._has_seen = False
+        self._withdrawn: list[PlacedJob] = []
+        self._own_flags = placed_flags(options)
+        stored = jobs_of(store, study, options.launcher)
+        self._flags = {job.id: job.flags for job in stored}
+        self._given_back = {job.id for job in stored if job.state == GIVEN_BACK}
         self._failed: list[PlacedJob] = []
         self._fruitless = 0
         self._done = ""
@@ -98,12 +104,18 @@ class Placing:
             StoreError: The database cannot be used.
             DiskError: No job can be written.
         """
+        try:
+            return self._watch()
+        finally:
+            # Nobody is left who would read it, however the run ends.
+            if self._has_seen and not self._kept:
+                remove_storage(self._options, self._study)
+
+    def _watch(self) -> str:
         wait = POLL_SECONDS
         while not self._stop.is_set():
-            live = self._look()
-            if live is not None:
-                if not live and (self._done_since is not None or not self._options.jobs):
-                    remove_storage(self._options, self._study)
+            if self._look():
+                if not self._known and (self._done_since is not None or not self._options.jobs):
                     return "no job is left" if self._done_since is None else ""
                 # Seen once more, as they then are.
                 if self._options.detach and self._done_since is None and not self._has_acted:
@@ -117,15 +129,16 @@ class Placing:
 
     @property
     def _left(self) -> str:
-        return f"{plural(len(self._kept), 'job')} left to {self._options.launcher}"
+        count = plural(len(self._kept), "job") if self._has_seen else "jobs may be"
+        return f"{count} left to {self._options.launcher}"
 
     @property
     def _kept(self) -> list[PlacedJob]:
         """Jobs that wait or run and are to go on."""
         return [job for job in self._known.values() if job.id not in self._given_back]
 
-    def _look(self) -> list[PlacedJob] | None:
-        """Look once, and do what is to be done; the jobs that wait or run, if the engine answers.
+    def _look(self) -> bool:
+        """Look once, and do what is to be done; whether the engine answers.
 
         Raises:
             FastrcapsError: As for :meth:`run`.
@@ -142,23 +155,27 @@ class Placing:
             if not self._is_silent:
                 self._tell(f"waits for {self._options.launcher}: {error}")
             self._is_silent = True
-            return None
+            return False
         if self._is_silent:
             self._tell(f"{self._options.launcher} answers again")
         self._is_silent = False
-        live = list(self._known.values())
+        self._store_jobs()
+        return True
+
+    def _store_jobs(self) -> None:
+        """Store the jobs as they are now, for ``status`` and for later runs."""
         records = [
             JobRecord(
                 engine=self._options.launcher,
                 id=job.id,
-                state=job.state,
+                state=GIVEN_BACK if job.id in self._given_back else job.state,
                 host=job.host,
                 reason=job.reason,
+                flags=self._flags.get(job.id, ""),
             )
-            for job in live
+            for job in (*self._known.values(), *self._withdrawn)
         ]
         store_jobs(self._store, self._study, self._options.launcher, records)
-        return live
 
     def _seen(self) -> list[PlacedJob]:
         """Ask the engine, and tell what has changed; the jobs that have ended since."""
@@ -170,13 +187,35 @@ class Placing:
             for id, before in self._known.items()
             if id not in jobs or jobs[id].state is JobState.ENDED
         ]
-        live = {id: job for id, job in jobs.items() if job.state is not JobState.ENDED}
-        for id, job in live.items():
+        live = [job for job in jobs.values() if job.state is not JobState.ENDED]
+        waiting = {job.id for job in live if job.state is JobState.WAITING}
+        if not self._has_seen:
+            # What runs still is asked again, if there is reason to.
+            self._given_back &= waiting
+        # Ray ends what waits only once it begins.
+        self._withdrawn = [job for job in live if job.id in self._given_back & waiting]
+        known = {job.id: job for job in live if job not in self._withdrawn}
+        for id, job in known.items():
             line = _line(job)
             if id not in self._known or line != _line(self._known[id]):
                 self._change(line)
-        self._known = live
+        self._known = known
+        if not self._has_seen and self._options.jobs:
+            self._replace_others()
+        self._has_seen = True
         return gone
+
+    def _replace_others(self) -> None:
+        """Give back what waits and was placed with other flags: it may wait for ever."""
+        others = [
+            job
+            for job in self._kept
+            if self._flags.get(job.id, self._own_flags) != self._own_flags
+        ]
+        self._cancel([job.id for job in others if job.state is JobState.WAITING])
+        for job in others:
+            if job.state is JobState.RUNNING:
+                self._change(f"job {job.id} goes on with the options that it was placed with")
 
     def _note_progress(self, outcome: RunOutcome) -> None:
         """Tell how far the study is; once it gets on, earlier failures do not count."""
@@ -213,6 +252,7 @@ class Placing:
             self._change(_line(job))
         with suppress(_SilentError):
             self._cancel([job.id for job in self._kept])
+        self._store_jobs()
         last = self._failed[-1]
         raise RunError(
             f"{len(self._failed)} jobs have failed in a row without the study getting on "
@@ -268,6 +308,7 @@ class Placing:
                 id = self._cluster.place(job)
             # One that ends before the next look has ended all the same.
             self._known[id] = PlacedJob(id, JobState.WAITING, log=job.log)
+            self._flags[id] = self._own_flags
             placed.append(id)
         return placed
 

@@ -12,7 +12,7 @@ import secrets
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,6 @@ class RayCluster:
 
     client: JobSubmissionClient
     options: RayOptions
-    _given_up: set[str] = field(default_factory=set)
 
     def share(self, job: WorkerJob) -> str:
         """What such a job gets, in words."""
@@ -95,7 +94,7 @@ class RayCluster:
         id, log = str(job.submission_id), (job.metadata or {}).get(LOG)
         state = JobState.ENDED if job.status.is_terminal() else JobState.RUNNING
         if job.status == "PENDING":
-            state = JobState.ENDED if id in self._given_up else JobState.WAITING
+            state = JobState.WAITING
         has_saved = job.driver_exit_code == InterruptedRunError.exit_code
         return PlacedJob(
             id=id,
@@ -120,7 +119,6 @@ class RayCluster:
             if job.submission_id in wanted and not job.status.is_terminal():
                 with _asking(self.options.address):
                     self.client.stop_job(job.submission_id)
-                self._given_up.add(job.submission_id)
 
 
 def _line(job: WorkerJob, id: str, options: RayOptions) -> str:

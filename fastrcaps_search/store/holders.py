@@ -183,6 +183,12 @@ class WorkerRecord(Sign, ProcessIdentity):
         return self.silent_seconds > max(FORGOTTEN_SECONDS, FORGOTTEN_LEASES * self.lease_seconds)
 
 
+GIVEN_BACK = "given back"
+"""State of a job that its engine was asked to end, and has not yet."""
+WATCHED_SECONDS = 60.0
+"""A run that watches jobs has seen them since; ten seconds are the longest between two looks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A worker that an engine was given, and that waits or runs.
@@ -190,9 +196,10 @@ class JobRecord:
     Attributes:
         engine: Name of the engine.
         id: The engine's name of the job.
-        state: ``waiting`` or ``running``.
+        state: ``waiting``, ``running`` or ``given back``.
         host: Where it runs, if the engine says so.
         reason: Why it waits, in the engine's words.
+        flags: Of the run that placed it, as :func:`asked_flags` has them; empty where unknown.
         seen_seconds_ago: Since a run last asked the engine.
     """
 
@@ -201,7 +208,13 @@ class JobRecord:
     state: str
     host: str
     reason: str
+    flags: str = ""
     seen_seconds_ago: float = 0.0
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a run is likely to watch it still."""
+        return self.seen_seconds_ago <= WATCHED_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

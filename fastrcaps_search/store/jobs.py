@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from fastrcaps_search.store import schema
 from fastrcaps_search.store.holders import JobRecord
-from fastrcaps_search.store.reading import JOB_COLUMNS
+from fastrcaps_search.store.reading import JOB_COLUMNS, read_jobs
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.store import Store
 
@@ -33,6 +33,16 @@ def store_jobs(store: Store, study: StudyRecord, engine: str, jobs: Sequence[Job
             connection.execute(table.insert().values(row))
 
     store.write(replace)
+
+
+def jobs_of(store: Store, study: StudyRecord, engine: str) -> list[JobRecord]:
+    """The jobs of an engine as they were last stored.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    found = store.read(lambda connection: read_jobs(connection, study.study_id))
+    return [job for job in found if job.engine == engine]
 
 
 def stored_epochs(store: Store, study: StudyRecord) -> int:

@@ -45,7 +45,7 @@ EPOCH_FIELDS = ("number", "run", "token", "worker", "sharing", "stored_at", "com
 OWN = slice(len(EPOCH_FIELDS))
 SETTING = slice(OWN.stop, OWN.stop + len(SETTING_FIELDS))
 METRICS = slice(SETTING.stop, SETTING.stop + len(METRIC_FIELDS))
-JOB_COLUMNS = ("engine", "id", "state", "host", "reason")
+JOB_COLUMNS = ("engine", "id", "state", "host", "reason", "flags")
 ROWS_AT_ONCE = 1000
 """Rows that are taken from the database before they are made records: so few stay in a cache."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.errors import RunError, StudyNotFoundError
+from fastrcaps_search.errors import InterruptedRunError, RunError, StudyNotFoundError
 from fastrcaps_search.metrics import RunResult
 from fastrcaps_search.search import placing
 from fastrcaps_search.search.engines import ENGINES, JobState, PlacedJob, WorkerJob
@@ -43,16 +44,19 @@ class Pretended:
         work: What a job does; whether it fails.
         placed: Jobs so far.
         lingers: Looks for which a job still runs, after it was cancelled, too.
+        waits: Whether jobs wait, and go on waiting when they are cancelled, as Ray's do.
+        is_down: Whether it does not answer.
         cancelled: Jobs that were, as often as they were.
     """
 
     name = "pretended"
-    options: Mapping[str, str] = {}
+    options = ("cpus",)
 
     def __init__(self) -> None:
         self.work: Callable[[], bool] = lambda: False
         self.placed = 0
         self.lingers = 0
+        self.waits = self.is_down = False
         self.cancelled: list[str] = []
         self._live: list[str] = []
 
@@ -68,6 +72,10 @@ class Pretended:
         return self._live[-1]
 
     def jobs(self, name: str) -> list[PlacedJob]:
+        if self.is_down:
+            raise RunError("nobody answers")
+        if self.waits:
+            return [PlacedJob(id, JobState.WAITING, reason="for room") for id in self._live]
         if self.lingers:
             self.lingers -= 1
             return [PlacedJob(id, JobState.RUNNING, host="there") for id in self._live]
@@ -79,7 +87,7 @@ class Pretended:
 
     def cancel(self, ids: Sequence[str]) -> None:
         self.cancelled += ids
-        if not self.lingers:
+        if not (self.lingers or self.waits):
             self._live = [id for id in self._live if id not in ids]
 
 
@@ -94,7 +102,13 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
 
 @contextmanager
 def begun(
-    folder: Path, space: object, jobs: int = 1, trials: int = 4, *, detach: bool = False
+    folder: Path,
+    space: object,
+    jobs: int = 1,
+    trials: int = 4,
+    *,
+    detach: bool = False,
+    **asked: str,
 ) -> Iterator[Orchestrator]:
     facts = {"name": "s", "network": "lenet5", "train_images": 64, "epochs": 1, "space": space}
     # No network has to meet the test set in the end.
@@ -108,6 +122,7 @@ def begun(
         launcher="pretended",
         jobs=jobs,
         detach=detach,
+        launcher_options={name: (value,) for name, value in asked.items()},
     )
     with closing(Orchestrator.begin(options)) as made:
         yield made
@@ -233,12 +248,18 @@ class Told(RunObserver):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.stops: threading.Event | None = None
+
+    def _hear(self, line: str) -> None:
+        self.lines.append(line)
+        if self.stops is not None and line.startswith("waits for"):
+            self.stops.set()
 
     @contextmanager
     def placing(
         self, orchestrator: Orchestrator
     ) -> Iterator[tuple[Callable[[str], None], Observer]]:
-        yield self.lines.append, lambda views, heard: None
+        yield self._hear, lambda views, heard: None
 
 
 def test_jobs_are_given_back_once_and_count_no_more(engine: Pretended, tmp_path: Path) -> None:
@@ -255,6 +276,57 @@ def test_jobs_are_given_back_once_and_count_no_more(engine: Pretended, tmp_path:
     assert engine.placed == 3
     lines = [line for line in told.lines if line.startswith("given back")]
     assert lines == ["given back: job 3, job 2", "given back: job 3, job 2, job 1"]
+
+
+def test_what_waits_is_placed_anew_where_other_options_are_given(
+    engine: Pretended, tmp_path: Path, call: Cli
+) -> None:
+    told = Told()
+    engine.waits = True
+    for cpus in ("64", "64", "1"):
+        with begun(tmp_path, FINITE, detach=True, cpus=cpus) as orchestrator:
+            assert orchestrator.run(told).parting == "1 job left to pretended"
+    # Only the last line had another number; what it gave back waits on, and counts no more.
+    assert (engine.placed, engine.cancelled) == (2, ["1"])
+    acts = [line for line in told.lines if line.startswith(("given back", "placed"))]
+    assert acts == ["placed: job 1", "given back: job 1", "placed: job 2"]
+    seen = call("status", "--study", "s", "--storage", "a.db").stdout.splitlines()
+    assert [line for line in seen if " job " in line] == [
+        "pretended job 1 was given back",
+        "pretended job 2 waits: for room",
+    ]
+    # They are not waited for, though the engine never lets them go.
+    with begun(tmp_path, FINITE, jobs=0) as orchestrator:
+        assert orchestrator.run(told).parting == "no job is left"
+    assert engine.cancelled == ["1", "2"]
+
+
+def test_what_fails_again_and_again_leaves_nothing_behind(
+    engine: Pretended, tmp_path: Path, call: Cli
+) -> None:
+    engine.work = lambda: True
+    with begun(tmp_path, FINITE) as orchestrator:
+        assert isinstance(orchestrator.options, RunOptions)
+        secret = jobs_folder(orchestrator.options, orchestrator.study) / "storage"
+        with pytest.raises(RunError, match="3 jobs have failed in a row"):
+            run(orchestrator)
+    assert secret.parent.exists()
+    assert not secret.exists()
+    seen = call("status", "--study", "s", "--storage", "a.db").stdout
+    assert "pretended job" not in seen
+    assert "stuck: no worker trains yet" in seen
+
+
+def test_what_an_engine_that_does_not_answer_has_is_not_said_to_be_nothing(
+    engine: Pretended, tmp_path: Path
+) -> None:
+    engine.is_down = True
+    with begun(tmp_path, FINITE) as orchestrator:
+        observer = Told()
+        observer.stops = orchestrator.stop
+        with pytest.raises(InterruptedRunError, match=r"^interrupted; jobs may be left to prete"):
+            orchestrator.run(observer)
+    assert observer.lines[-1] == "waits for pretended: nobody answers"
 
 
 def test_a_run_says_what_it_places_and_names_the_trials_as_they_begin_and_end(
