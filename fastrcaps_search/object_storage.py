@@ -39,6 +39,7 @@ LOOK_SECONDS = 0.1
 LONGEST = 300
 """Characters of what another library says."""
 USER = re.compile(r"(?<=://)[^/@\s]*@")
+QUERY = re.compile(r"(?<=://)([^?\s\"']*)\?[^\s\"']*")
 NO_ANSWER = "no answer in time"
 NUMBERS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
 ADVICE = "check bucket, credentials and permissions"
@@ -246,8 +247,8 @@ def _in_time(call: Callable[[], None], stop: threading.Event) -> None:
 
 
 def _line(said: str) -> str:
-    """What a library says, as one line that is not too long and names no user."""
-    said = " ".join(USER.sub("***@", said).split()).rstrip(".")
+    """What a library says, as one line that is not too long and has no user and no query."""
+    said = " ".join(QUERY.sub(r"\1", USER.sub("***@", said)).split()).rstrip(".")
     return textwrap.shorten(said, LONGEST)
 
 

@@ -190,6 +190,15 @@ def test_who_waits_for_an_answer_stops_when_asked_to(s3_url: str, tmp_path: Path
     assert time.monotonic() - begun < 10
 
 
+def test_what_is_said_has_no_query_which_may_be_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str) -> None:
+        raise ValueError('no "http://host:1/bucket/x?list-type=2&X-Signature=s3cr3t" today')
+
+    monkeypatch.setattr("fsspec.url_to_fs", refuse)
+    with pytest.raises(DiskError, match=r'got: ValueError: no "http://host:1/bucket/x" today; '):
+        RemoteFolder("memory://x").require_usable()
+
+
 def test_schemes_that_are_not_known_or_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"URL that fsspec knows, as s3://b.*, got nope://"):
         RemoteFolder("nope://bucket/x").names()

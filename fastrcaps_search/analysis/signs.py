@@ -318,7 +318,8 @@ def _faulty(signs: Signs, study: StudyRecord) -> Iterator[Stuck]:
     """Runs that kill their workers, or on which devices give out."""
     for one in signs.faults:
         words = _run_words(one.number, one.run, study)
-        if one.deaths:
+        # One may have been killed by anybody.
+        if one.deaths > 1:
             yield Stuck(
                 kind=StuckKind.DEATHS,
                 why=f"{words}: {plural(one.deaths, 'worker')} died since its last epoch; with "

@@ -25,7 +25,8 @@ from fastrcaps_search.store.records import StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 A_WHILE = 0.1
-"""Part of the epochs that other neighbours on the device may train without a warning."""
+"""Part of the epochs that other neighbours on the device may train without a warning; so may one
+trial for each worker, as the last ones of a study do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,15 @@ def status_of(seen: Snapshot, signs: Signs, *, possible: int | None, run: str) -
     """
     summary = summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
     workers = worker_states(signs, seen.leases, study=seen.study)
+    busy = [one for one in workers if one.life is Life.ALIVE and one.trial is not None]
+    eta = eta_seconds(
+        seen.study,
+        seen.trials,
+        summary.work,
+        workers=len(busy),
+        epochs_done=sum(max((one.epoch or 1) - 1, 0) for one in busy),
+    )
+    summary = replace(summary, eta_seconds=eta)
     if not (summary.work.is_searching or summary.work.repeats):
         # Whoever has gone is missed no more.
         return replace(summary, workers=tuple(one for one in workers if one.life is Life.ALIVE))
@@ -147,13 +157,25 @@ def status_of(seen: Snapshot, signs: Signs, *, possible: int | None, run: str) -
 
 
 def eta_seconds(
-    study: StudyRecord, trials: Sequence[TrialRecord], work: RemainingWork, *, workers: int
+    study: StudyRecord,
+    trials: Sequence[TrialRecord],
+    work: RemainingWork,
+    *,
+    workers: int,
+    epochs_done: int = 0,
 ) -> float | None:
     """Estimated seconds until the budget is met; ``None`` where unknown.
 
     Median wall-clock seconds per epoch of the runs with a result, times what remains, by worker.
     The median passes over a run that lay interrupted for a night. Runs to come count with the mean
     of the lengths that the study offers.
+
+    Args:
+        study: The study.
+        trials: Its trials.
+        work: What is left of it.
+        workers: How many work on it.
+        epochs_done: Epochs that those have behind them, of what is left.
     """
     definition = study.definition
     lengths = [
@@ -167,8 +189,8 @@ def eta_seconds(
         return 0.0
     if not lengths:
         return None
-    epochs = fmean(definition.offered_epochs) * work.planned_runs
-    return median(lengths) * epochs / max(workers, 1)
+    epochs = fmean(definition.offered_epochs) * work.planned_runs - epochs_done
+    return median(lengths) * max(epochs, 0.0) / max(workers, 1)
 
 
 def _settings(trials: Sequence[TrialRecord]) -> set[RunSetting]:
@@ -197,9 +219,11 @@ def _warnings(complete: Sequence[TrialRecord], seconds: ReferenceSeconds) -> tup
         "numbers of threads": sorted({setting.threads for setting in settings}),
     }
     is_homogeneous = not any(len(each) > 1 for each in mixed.values())
-    if not (seconds.computed and epochs) or (is_homogeneous and computed <= A_WHILE * len(epochs)):
+    sharing = _sharing(complete)
+    is_ordinary = computed <= A_WHILE * len(epochs) or seconds.computed <= max(sharing, default=0)
+    if not (seconds.computed and epochs) or (is_homogeneous and is_ordinary):
         return ()
-    mixed["numbers of workers per device"] = _sharing(complete)
+    mixed["numbers of workers per device"] = sharing
     found = "; ".join(
         f"{what} ({', '.join(map(str, each))})" for what, each in mixed.items() if len(each) > 1
     )

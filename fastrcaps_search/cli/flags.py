@@ -124,7 +124,8 @@ WORK = (
         "--workers W",
         "worker processes, or auto (the default): those that this study began with here; at first "
         "what is measured to be fastest on a CPU, and one on each GPU; jobs, where an engine "
-        "places them (default: 1; 0 gives back those of a stored study, and does nothing else)",
+        "places them (default: 1; with `run --launcher slurm` or ray, 0 gives back those of a "
+        "stored study, and does nothing else)",
         texts.workers,
     ),
     flag(

@@ -28,9 +28,16 @@ from fastrcaps_search.report.formats import (
 from fastrcaps_search.report.trials import MOST_SHOWN
 from fastrcaps_search.report.view import ReportView
 from fastrcaps_search.report.write import write_report
+from fastrcaps_search.search.again import flag_words
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.store.holders import live_leases
-from fastrcaps_search.store.location import DEFAULT_STORAGE, STORAGE_VARIABLE, Location, locate
+from fastrcaps_search.store.location import (
+    DEFAULT_STORAGE,
+    STORAGE_FILE_VARIABLE,
+    STORAGE_VARIABLE,
+    Location,
+    locate,
+)
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.typed import path_of
 
@@ -186,6 +193,7 @@ def read_study(location: Location, name: str) -> ReportView:
             leases=live_leases(seen.leases),
             claims=store.claims(seen.study),
             storage=_storage_words(location),
+            flags=flag_words(seen.study, location.url),
             possible=configuration_count(seen.study.definition),
             hits=store.hits(seen.study, front_numbers(seen.trials)[:MOST_SHOWN]),
         )
@@ -200,7 +208,7 @@ def news(stored: ReportView) -> object:
 def _storage_words(location: Location) -> str | None:
     """What finds the database again; nothing of a server, whose URL may hold secrets."""
     if location.path is None:
-        return None
+        return "" if os.environ.get(STORAGE_FILE_VARIABLE) else None
     here = Path.cwd()
     if location.path == here / DEFAULT_STORAGE:
         return ""

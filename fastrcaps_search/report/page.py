@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fastrcaps_search.definition.objective import TRAINING_SECONDS
 from fastrcaps_search.report import text
 from fastrcaps_search.report.plotly_io import plotly_script
 from fastrcaps_search.report.plots import MUTED, TEXT, dark_colours
@@ -79,17 +80,21 @@ def tiles(view: ReportView) -> Iterator[Tile]:
         "interrupted": summary.interrupted,
     }
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-    finished = f"{summary.finished} of {summary.budget}"
+    finished = f"{summary.finished} of {summary.work.target}"
     yield Tile("trials finished", finished, states or "none started yet")
     # A study may have a box and no front any more: a repeat of its only trial diverged.
     if summary.hypervolume is None or not view.front:
         return
     rows = {trial.number: trial.values for trial in view.front if trial.values is not None}
+    computed = {trial.number for trial in view.front if "seconds_basis" in trial.row}
     for objective in view.objectives:
         best = min((row[objective.name] for row in rows.values()), key=objective.cost)
         numbers = sorted(number for number, row in rows.items() if row[objective.name] == best)
         words = numbered("trial", numbers, limit=3)
-        yield Tile(objective.best, text.of_objective(objective, best), words)
+        value = text.of_objective(objective, best)
+        if objective.name == TRAINING_SECONDS.name and computed.issuperset(numbers):
+            value = f"{text.COMPUTED}{value}"
+        yield Tile(objective.best, value, words)
     on_front = f"{plural(len(view.front), 'trial')} on the front"
     yield Tile("hypervolume", f"{summary.hypervolume:.3f}", on_front)
 

@@ -33,6 +33,7 @@ class ReportView:
         claims: Who trained what when.
         storage: What ``--storage`` must name to find it again: empty for the default, ``None``
             for a server, whose URL may hold secrets.
+        flags: Those of the study's last run, each after a space.
         possible: Number of its configurations, where it is known.
         hits: Which evaluation images the runs of the front have right, by trial and run.
         written_at: The date that the report shows, in UTC.
@@ -43,6 +44,7 @@ class ReportView:
     leases: Sequence[LeaseRecord] = ()
     claims: Sequence[ClaimRecord] = ()
     storage: str | None = ""
+    flags: str = ""
     possible: int | None = None
     hits: Hits = field(default_factory=dict)
     written_at: datetime = field(default_factory=partial(datetime.now, UTC))
@@ -169,4 +171,4 @@ class ReportView:
     @property
     def repeat_command(self) -> str:
         """The command line that says how sure the front is."""
-        return f"{self.command('run')} --runs-on-front 5"
+        return f"{self.command('run')}{self.flags} --runs-on-front 5"

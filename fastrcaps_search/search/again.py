@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +44,8 @@ def asked_flags(options: RunOptions) -> str:
         "--devices": (devices.devices, type(devices)().devices),
         "--workers-per-device": (devices.workers_per_device, None),
         "--threads": (devices.threads, None),
-        # Those of this machine are stored with the study's layout.
-        "--workers": (options.jobs if is_placed else 1, 1),
+        # Those that nobody asked for are stored with the study's layout.
+        "--workers": (options.jobs, 1) if is_placed else (devices.workers, None),
         "--lease-seconds": (options.lease_seconds, LEASE_SECONDS),
         "--store-patience": (options.store_patience, PATIENCE_SECONDS),
         "--max-failures": (options.max_failures, usual["max_failures"].default),
@@ -104,17 +103,30 @@ def run_words(
         storage: As it was typed; ``None`` where the environment or the default names it.
         name: The study's name or file as it was typed, if it was.
     """
+    return study_words(name or study.name, location, storage) + flag_words(study, storage)
+
+
+def flag_words(study: StudyRecord, storage: str | Path | None) -> str:
+    """The flags of a study's last run, each after a space, but for what goes without saying.
+
+    Args:
+        study: The study.
+        storage: Its database, as for :func:`run_words`.
+    """
     usual = {("--files", chosen_location(storage).place)}
     if folder := os.environ.get(DATA_VARIABLE):
         usual.add(("--data-dir", str(Path(folder).absolute())))
-    flags = [(flag, value) for flag, value in _stored(study) if (flag, value) not in usual]
-    words = [study_words(name or study.name, location, storage)]
-    return " ".join([*words, *(f"{flag} {shlex.quote(value)}" for flag, value in flags)])
+    told = [one for one in _stored(study) if one not in usual]
+    return "".join(f" {flag} {shlex.quote(value)}" for flag, value in told)
 
 
-def _stored(study: StudyRecord) -> Iterator[tuple[str, str]]:
-    found: Iterable[tuple[str, str]] = json.loads(study.asked or "[]")
-    yield from found
+def asked_files(study: StudyRecord) -> str | None:
+    """Where the last run of a study was told to keep its files."""
+    return dict(_stored(study)).get("--files")
+
+
+def _stored(study: StudyRecord) -> list[tuple[str, str]]:
+    return [(flag, value) for flag, value in json.loads(study.asked or "[]")]
 
 
 def run_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from fastrcaps_search.search.options import RunOptions, stored_study
 from fastrcaps_search.search.slots import runtime_folder
 from fastrcaps_search.store.calibrations import read_calibrations
 from fastrcaps_search.store.enter import check_ours, difference, enter_study
-from fastrcaps_search.store.location import Location
+from fastrcaps_search.store.location import STORAGE_FILE_VARIABLE, Location
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import granted_cores
+
+PASSWORD_VARIABLE = "PGPASSWORD"
 
 
 def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
@@ -35,6 +38,7 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
     Raises:
         FastrcapsError: The run is refused; nothing was stored then.
     """
+    _require_password(options)
     runtime_folder()
     files.require_usable(options.location, patience.stop)
     name, shown = options.definition.name, options.location.shown
@@ -62,6 +66,17 @@ def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
         )
     )
     return cluster
+
+
+def _require_password(options: RunOptions) -> None:
+    """Make sure that the workers of an engine find the password where this process does."""
+    location, given = options.location, os.environ.get(PASSWORD_VARIABLE)
+    if options.engine is not None and location.path is None and given and not location.secrets:
+        raise UsageError(
+            f"the URL of the database must hold the password for {options.launcher}, got one in "
+            f"{PASSWORD_VARIABLE}, which jobs do not get; put it into the URL, in a file that "
+            f"{STORAGE_FILE_VARIABLE} names, or into ~/.pgpass where the jobs run"
+        )
 
 
 def _stored(location: Location, name: str) -> StudyRecord | None:

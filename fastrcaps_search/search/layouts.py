@@ -189,12 +189,18 @@ def plan_workers(
     """
     devices = len(machine.devices)
     asked = options.layout(devices, cores=cores.amount)
-    layout, warning = asked or stored, None
+    layout, warnings = asked or stored, []
     why = (reason if asked is None else "", f"cores: {cores.words}" if cores.by else "")
     if layout != stored:
-        warning = (
+        warnings.append(
             f"{layout.words} on {machine.device_name} instead of {stored.words}, as the study "
             "began there: seconds will be computed, not measured, where that makes a difference"
+        )
+    needed = layout.workers * layout.threads
+    if machine.devices == ("cpu",) and needed > cores.amount:
+        warnings.append(
+            f"{layout.words} need {needed} cores, of which there are {cores.words}: some wait "
+            "while others train"
         )
     return WorkerPlan(
         machine,
@@ -202,5 +208,5 @@ def plan_workers(
         workers=options.total(devices) or max(min(layout.workers * devices, left), 1),
         threads=layout.threads,
         reason="; ".join(filter(None, why)),
-        warning=warning,
+        warning="; ".join(warnings) or None,
     )

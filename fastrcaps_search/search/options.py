@@ -166,7 +166,7 @@ def asked_study(study: StudyLike, location: Location) -> StudyDefinition:
         try:
             stored = stored_study(location, str(study))
         except StoreError as unread:
-            raise UsageError(f"{error}; whether it is stored is unknown: {unread}") from unread
+            raise UsageError(f"{unread}; nor is it known without: {error}") from unread
         if stored is not None:
             return stored.definition
         raise UsageError(f"{error}, and it is not stored in {location.shown}") from error

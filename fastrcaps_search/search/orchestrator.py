@@ -38,6 +38,7 @@ from fastrcaps_search.store.location import LEASE_SECONDS
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import granted_cores
+from fastrcaps_search.words import plural
 
 Read = TypeVar("Read")
 MOST_OTHER_WORKERS = 1024
@@ -192,6 +193,12 @@ class Orchestrator:
             observer.warned(
                 f"the study's budget is {study.budget} already; --trials {options.trials} changes "
                 "nothing"
+            )
+        possible = configuration_count(study.definition)
+        if options.trials is not None and possible is not None and options.trials > possible:
+            observer.warned(
+                f"the study has {plural(possible, 'configuration')}, each of which is trained "
+                f"once; --trials {options.trials} asks for more"
             )
         if options.front_runs is not None and options.front_runs < study.front_runs:
             observer.warned(

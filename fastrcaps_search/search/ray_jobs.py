@@ -34,6 +34,8 @@ REFUSED = re.compile(r"status code 4(?!04|08|29)\d\d")
 """In what Ray says where it would refuse the same again; without 404, 408 and 429."""
 NO_ROOM = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 """Type of an error of Ray's."""
+NOT_YET = "Job has not started yet. "
+"""What Ray says before the reason why a job waits."""
 ANSWER_SECONDS = 30.0
 LONGEST = 300
 """Characters of what Ray says."""
@@ -151,7 +153,7 @@ def _reason(job: JobDetails) -> str:
 def _last_line(text: str) -> str:
     """What matters in Ray's accounts and tracebacks."""
     *_, last = text.strip().splitlines() or [""]
-    return shorten(last, LONGEST)
+    return shorten(last.removeprefix(NOT_YET), LONGEST)
 
 
 @contextmanager

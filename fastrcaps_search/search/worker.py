@@ -15,7 +15,7 @@ import threading
 import traceback
 from contextlib import closing, suppress
 
-from fastrcaps_search.errors import DeviceError, FastrcapsError, importing
+from fastrcaps_search.errors import DeviceError, FastrcapsError, InterruptedRunError, importing
 from fastrcaps_search.processes import handle_stops, start_thread
 from fastrcaps_search.search.events import Tell, WorkerEvent
 from fastrcaps_search.search.files import LOG
@@ -38,9 +38,12 @@ def main() -> int:
     try:
         _work(spec, tell=tell, stop=stop)
     except Exception as error:
+        trace = traceback.format_exc()
+        if isinstance(error, InterruptedRunError):
+            trace = f"{error}\n"
         # To the worker's log, unless the disk that holds it is full.
         with suppress(OSError):
-            sys.stderr.write(spec.location.redacted(traceback.format_exc()))
+            sys.stderr.write(spec.location.redacted(trace))
         if isinstance(error, DeviceError):
             # Not told as an error: the supervisor starts a fresh process, a few times.
             return DEVICE_EXIT_CODE

@@ -289,9 +289,11 @@ def check(connection: Connection, *, shown: str) -> None:
     """
     found = _version(connection)
     if found is None:
+        tables = sorted(sqlalchemy.inspect(connection).get_table_names())
+        came = f"one with the tables {', '.join(tables[:5])}" if tables else "an empty database"
         raise WrongStoreError(
-            f"{shown} must hold studies of fastrcaps-search, got a database without its "
-            "tables; name another with --storage"
+            f"{shown} must hold studies of fastrcaps-search, got {came}; begin one with `run`, or "
+            "name another database with --storage"
         )
     if found != VERSION:
         raise StoreError(

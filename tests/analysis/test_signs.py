@@ -8,7 +8,7 @@ import pytest
 
 from fastrcaps_search.analysis.signs import Life, StuckKind, stuck_reasons, worker_states
 from fastrcaps_search.definition.study import StudyDefinition
-from fastrcaps_search.store.holders import LeaseRecord, RunFaults, Sign, WorkerRecord
+from fastrcaps_search.store.holders import JobRecord, LeaseRecord, RunFaults, Sign, WorkerRecord
 from fastrcaps_search.store.reading import Signs, Snapshot
 from fastrcaps_search.store.records import StudyRecord
 
@@ -207,8 +207,30 @@ def test_nobody_works_although_work_is_left() -> None:
     assert found == [StuckKind.SILENT, StuckKind.NO_WORKER]
 
 
+@pytest.mark.parametrize(
+    ("state", "seen_seconds_ago", "said"),
+    [
+        ("waiting", 10.0, None),
+        ("waiting", 700.0, "no worker is at work, and nobody watches the jobs any more: `"),
+        ("given back", 10.0, "no worker trains yet: unless a run "),
+    ],
+)
+def test_jobs_that_nobody_watches_are_no_workers(
+    state: str, seen_seconds_ago: float, said: str | None
+) -> None:
+    job = JobRecord(
+        engine="slurm", id="7", state=state, host="", reason="", seen_seconds_ago=seen_seconds_ago
+    )
+    found = stuck_reasons(Snapshot(STUDY, [], [], ()), Signs([], [], [job]), [], run="a line")
+    assert [(one.kind, one.why.startswith(said or "")) for one in found] == [
+        (StuckKind.NO_WORKER, True)
+    ] * (said is not None)
+
+
 def test_runs_that_kill_their_workers_or_devices() -> None:
-    found = stuck([sign("one", 1.0)], [], RunFaults(3, 0, 2, 0), RunFaults(4, 1, 0, 1))
+    # One that died may have been killed by anybody.
+    faults = (RunFaults(3, 0, 2, 0), RunFaults(4, 1, 0, 1), RunFaults(5, 0, 1, 0))
+    found = stuck([sign("one", 1.0)], [], *faults)
     assert found == [
         (
             StuckKind.DEATHS,

@@ -11,8 +11,9 @@ from random import Random
 import pytest
 
 from fastrcaps_search.analysis.front import front_numbers
+from fastrcaps_search.analysis.remaining_work import remaining_work
 from fastrcaps_search.analysis.rows import front_rows, trial_row, trial_rows
-from fastrcaps_search.analysis.summary import summarise
+from fastrcaps_search.analysis.summary import eta_seconds, summarise
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
@@ -283,6 +284,17 @@ def test_time_left_counts_with_the_length_of_the_trials() -> None:
     assert summarise(varied, trials, [lease(2)]).eta_seconds == pytest.approx(4 * 50.0)
 
 
+def test_epochs_that_are_done_are_not_left() -> None:
+    # 100 s for each of 8 epochs; of the two trials that are left 5 epochs are done.
+    done = trial(0, (0.9, 1.0, 1.0), seconds=800.0)
+    seen = replace(study(3), definition=StudyDefinition.from_dict({"name": "mnist", "epochs": 8}))
+    trials = [done, trial(1, state=TrialState.RUNNING)]
+    work = remaining_work(seen, trials, possible=None)
+    for epochs, expected in ((0, 1600.0), (5, 1100.0), (99, 0.0)):
+        found = eta_seconds(seen, trials, work, workers=1, epochs_done=epochs)
+        assert found == pytest.approx(expected)
+
+
 def test_time_left_is_unknown_before_the_first_end() -> None:
     summary = summarise(study(3), [trial(0, state=TrialState.RUNNING)], [lease(0)])
     assert summary.eta_seconds is None
@@ -317,8 +329,17 @@ def test_computed_seconds_are_said_in_a_sentence() -> None:
     assert summarise(named, [trial(0, (0.9, 1.0, 1.0)), there], []).warnings == ()
 
 
-@pytest.mark.parametrize(("alone", "warnings"), [(1, 0), (2, 1)])
-def test_fewer_neighbours_at_the_end_of_a_study_are_no_mix(alone: int, warnings: int) -> None:
+@pytest.mark.parametrize(
+    ("alone", "trials", "warnings"),
+    [
+        # A tenth of the epochs, and one trial for each worker, as the last ones are.
+        *[(1, 3, 0), (2, 1, 0), (2, 2, 0)],
+        (2, 3, 1),
+    ],
+)
+def test_fewer_neighbours_at_the_end_of_a_study_are_no_mix(
+    alone: int, trials: int, warnings: int
+) -> None:
     # Ten epochs by two workers, of which the last ones were trained by one alone.
     made = trial(0, (0.9, 1.0, 1.0), sharing=2)
     (epoch,) = made.epochs
@@ -327,9 +348,10 @@ def test_fewer_neighbours_at_the_end_of_a_study_are_no_mix(alone: int, warnings:
     (run,) = made.runs
     runs = (replace(run, best_epoch=10, computed_epochs=alone),)
     named = replace(study(1), reference_device="Test CPU")
-    summary = summarise(named, [replace(made, runs=runs, epochs=tuple(epochs))], [])
+    made = replace(made, runs=runs, epochs=tuple(epochs))
+    summary = summarise(named, [replace(made, number=n) for n in range(trials)], [])
     assert len(summary.warnings) == warnings
-    assert summary.seconds.computed == 1
+    assert summary.seconds.computed == trials
 
 
 def test_only_values_that_are_compared_can_be_mixed() -> None:

@@ -88,6 +88,19 @@ def test_nothing_is_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_password_that_jobs_would_not_get_is_refused(
+    call: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "s3cr3t")
+    done = call(*NEW, "--launcher", "slurm", "--storage", "postgresql://ann@db.invalid/studies")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "fastrcaps-search: the URL of the database must hold the password for slurm, got one in "
+        "PGPASSWORD, which jobs do not get; "
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nor_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=f"^{MEMORY}"):

@@ -193,7 +193,10 @@ def test_a_database_of_something_else_is_refused(cli: Cli, tmp_path: Path) -> No
         "must be a database of fastrcaps-search or Optuna, got one with the tables recipes" in line
     )
     line = refused(cli("status", "--study", "tiny"), 2)
-    assert "got a database without its tables" in line
+    assert "got one with the tables recipes; begin one with `run`, or name another" in line
+    sqlite3.connect(tmp_path / "empty.db").close()
+    line = refused(cli("status", "--study", "tiny", "--storage", "empty.db"), 2)
+    assert "must hold studies of fastrcaps-search, got an empty database; begin one with" in line
 
 
 def test_a_file_that_is_no_database_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
     (tmp_path / "steady.toml").write_text(steady_text.replace("epochs = 20", "epochs = 200"))
     study = load_study(str(tmp_path / "steady.toml"))
     enter_study(locate(postgres_url), study, seed=None, budget=2)
-    (tmp_path / "shared/data").mkdir(parents=True)
     text = SCRIPT.read_text(encoding="utf-8").replace("/shared", f"{tmp_path}/shared")
     (tmp_path / "over-ssh").write_text(text)
 
@@ -69,6 +68,11 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
         rows = postgres_server.run_sql(postgres_url, "select number from fastrcaps_epochs")
         return {number for (number,) in rows}
 
+    usage = subprocess.run(
+        ["sh", str(SCRIPT)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (usage.returncode, usage.stdout) == (2, "")
+    assert "over-ssh stop mnist gpu1" in usage.stderr
     request.addfinalizer(lambda: end_what_is_left(tmp_path))  # of a failed test
     with ExitStack() as servers:
         known = []
@@ -91,6 +95,8 @@ def test_workers_over_ssh_go_on_without_the_connection_and_stop_when_asked(
             pid = (tmp_path / name / f"home/fastrcaps-steady-{name}.pid").read_text().strip()
             assert postgres_url.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
         until(lambda: begun() == {0, 1})
+        # Another one of that name could not be stopped any more.
+        assert over_ssh("start", HOSTS[0]) == "fastrcaps-steady-gpu1 runs already\n"
         assert over_ssh("stop", HOSTS[0]) == ""
         until(lambda: "the state is saved" in over_ssh("log", HOSTS[0]))
         # It says so a moment before it has ended.

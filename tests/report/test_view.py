@@ -64,6 +64,17 @@ def test_tiles_name_the_ends_of_the_front(records: Records) -> None:
     assert (found[4].label, found[4].note) == ("hypervolume", "5 trials on the front")
 
 
+def test_the_shortest_time_is_marked_where_it_was_computed(records: Records) -> None:
+    trials = [
+        replace(trial, runs=tuple(replace(run, computed_epochs=1) for run in trial.runs))
+        if trial.number == 7
+        else trial
+        for trial in records.trials()
+    ]
+    found = {tile.label: tile.value for tile in tiles(view_of(records.study(), trials))}
+    assert found["shortest training time"] == "~62.3\u00a0s"
+
+
 def test_facts_state_the_protocol(records: Records) -> None:
     facts = protocol.gather(view_of(records.study(), records.trials()))
     assert facts["Accuracy"] == "highest over the epochs on the validation split (500 images)"
@@ -307,6 +318,7 @@ def test_probabilities_are_those_of_the_rows(records: Records) -> None:
 def test_the_command_that_repeats_names_the_study(
     records: Records, storage: str | None, words: str
 ) -> None:
-    view = ReportView(records.study(), [], storage=storage)
-    expected = f"fastrcaps-search run --study mnist-mini{words} --runs-on-front 5"
+    view = ReportView(records.study(), [], storage=storage, flags=" --files s3://bucket/x")
+    named = f"fastrcaps-search run --study mnist-mini{words}"
+    expected = f"{named} --files s3://bucket/x --runs-on-front 5"
     assert view.repeat_command == expected

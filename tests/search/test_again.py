@@ -79,6 +79,13 @@ def test_all_that_was_asked_for_is_asked_for_again(tmp_path: Path) -> None:
     ]
 
 
+def test_workers_that_were_asked_for_are_asked_for_with_their_threads() -> None:
+    location = chosen_location(None)
+    record = asked(location, devices=DeviceOptions("auto", 1, None, 1))
+    line = run_line(record, location, None)
+    assert line == "fastrcaps-search run --study tiny --threads 1 --workers 1"
+
+
 def test_what_the_environment_names_needs_no_flag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

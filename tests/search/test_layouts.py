@@ -131,6 +131,16 @@ def test_what_limits_the_cores_is_named_whatever_was_asked_for() -> None:
     assert plan.words == "2 workers with 1 thread (cores: 2 by SLURM_CPUS_PER_TASK=2) on a CPU"
 
 
+def test_workers_for_which_there_are_no_cores_are_told() -> None:
+    plan = planned(DeviceOptions(workers=9), cores=Limit(2))
+    assert plan.warning is not None
+    assert plan.warning.endswith(
+        "; 9 workers with 1 thread need 9 cores, of which there are 2: some wait while others "
+        "train"
+    )
+    assert planned(DeviceOptions(workers=2), cores=Limit(2)).warning is None
+
+
 def test_why_layouts_were_left_out_is_said() -> None:
     _, why = choose_layout(STUDY, {ALONE: ONES}, "2 workers would take 2.2 GB, a group allows 2.0")
     assert why == "2 workers would take 2.2 GB, a group allows 2.0"
