@@ -1,6 +1,6 @@
 """A study on a simulated cluster: devices of speeds 1, 2 and 5 share one table of trials.
 
-The table is real: the accuracies of all 56 configurations of ``mnist-mini`` after each epoch
+The table is real: the accuracies of 56 configurations of ``mnist-mini`` after each epoch
 (``reports/benchmarks/learning-rows.jsonl``), and the seconds of a step of each of its networks at
 its batch sizes (``calibrations.jsonl``: five calibrations of one worker with one thread of an AMD
 EPYC whose two cores had a load of ten). So is the noise: each step of a calibration, and each
