@@ -95,7 +95,9 @@ class Looker:
         line = run_line(read.study, self._location, self._storage, name=str(self._typed))
         seen = replace(seen, leases=read.leases)
         summary = status_of(seen, signs, possible=possible, run=line)
-        return Look(read.study, summary, tuple(signs.jobs), rooms)
+        # Of those that were given back nobody knows more after a while.
+        jobs = (one for one in signs.jobs if one.is_watched or one.state != GIVEN_BACK)
+        return Look(read.study, summary, tuple(jobs), rooms)
 
 
 def status(arguments: argparse.Namespace) -> None:

@@ -217,7 +217,7 @@ def test_what_workers_do_and_why_they_are_stuck(
     told = watched.command("status", "--study", "long.toml", "--storage", watched.storage).stdout
     assert told.splitlines()[0].endswith(", 0 running, 1 interrupted")
     (line,) = re.findall("`(fastrcaps-search .*)` goes on with trial 0\n", told)
-    assert " --threads 1 --lease-seconds 6" in line
+    assert " --threads 1 --workers 1 --lease-seconds 6" in line
     goes_on = watched.paste(line)
     read_until(goes_on, "trial 0 continues")
     (trial,) = watched.command.json("trials", "--study", "long", "--storage", watched.storage)
