@@ -373,8 +373,9 @@ def test_a_study_ends_with_its_budget_though_its_run_and_a_node_are_lost(
     assert f"job {jobs[OTHER]} ended (the actor's node was terminated unexpectedly" in runs.said()
     status = runs.status()
     assert (status["complete"], status["failed"], status["running"]) == (5, 0, 0)
-    # One more waited for room that is lost; Ray cannot take it back.
-    assert (status["budget"], {job["state"] for job in status["jobs"]}) == (5, {"given back"})
+    assert status["budget"] == 5
+    # One may still wait for room that is lost: Ray cannot take it back.
+    assert {job["state"] for job in status["jobs"]} <= {"given back"}
     assert runs.rows("SELECT count(*) FROM fastrcaps_trials") == [(5,)]
     claims = "SELECT count(*) FROM fastrcaps_claims WHERE number = %s AND purpose = 'train'"
     assert runs.rows(claims, lost) == [(2,)]

@@ -168,13 +168,13 @@ class TestRefusals:
 
     def test_a_database_without_tables(self, location: Location) -> None:
         for attempt in (Store.reading, Store.writing):
-            with pytest.raises(WrongStoreError, match="got a database without its tables; name"):
+            with pytest.raises(WrongStoreError, match="got an empty database; begin one"):
                 attempt(location)
 
     def test_a_database_of_another_program(self, location: Location, sql: Sql) -> None:
         sql("create table recipes (name text)")
         for attempt in (Store.reading, Store.writing):
-            with pytest.raises(WrongStoreError, match="got a database without its tables; name"):
+            with pytest.raises(WrongStoreError, match="got one with the tables recipes; begin"):
                 attempt(location)
 
     def test_an_option_that_the_driver_does_not_know(
