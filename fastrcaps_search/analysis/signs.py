@@ -246,15 +246,15 @@ def stuck_reasons(
     jobs = [job for job in signs.jobs if job.state != GIVEN_BACK]
     is_watched = any(job.is_watched for job in jobs)
     if not is_watched and not any(one.life is Life.ALIVE for one in workers):
-        why = _nobody(seen, run)
-        if jobs:
-            why = f"no worker is at work, and nobody watches the jobs any more: `{run}` does"
+        why = _nobody(seen, run, has_jobs=bool(jobs))
         found.append(Stuck(kind=StuckKind.NO_WORKER, why=why))
     return tuple(found)
 
 
-def _nobody(seen: Snapshot, run: str) -> str:
+def _nobody(seen: Snapshot, run: str, *, has_jobs: bool) -> str:
     """That no worker is seen, and how to go on; a run that measures its machine has none yet."""
+    if has_jobs:
+        return f"no worker is at work, and nobody watches the jobs any more: `{run}` does"
     unless = "unless a run is measuring its machine or just starting one"
     if not seen.trials:
         return f"no worker trains yet: {unless}, `{run}` begins"

@@ -21,7 +21,7 @@ from fastrcaps_search.front.hypervolume import Box
 from fastrcaps_search.metrics import RunSetting
 from fastrcaps_search.store.holders import LeaseRecord, live_leases
 from fastrcaps_search.store.reading import Signs, Snapshot
-from fastrcaps_search.store.records import StudyRecord, TrialState
+from fastrcaps_search.store.records import Purpose, StudyRecord, TrialState
 from fastrcaps_search.store.trials import TrialRecord
 
 A_WHILE = 0.1
@@ -94,6 +94,7 @@ def summarise(
     leases: Sequence[LeaseRecord],
     *,
     possible: int | None = None,
+    epochs_done: int = 0,
 ) -> StudySummary:
     """Sum a study up; devices and sharing come from epochs where the trials carry them.
 
@@ -102,6 +103,7 @@ def summarise(
         trials: All its trials.
         leases: The live ones.
         possible: Number of the study's configurations, where it is known.
+        epochs_done: As for :func:`eta_seconds`.
     """
     work = remaining_work(study, trials, possible=possible)
     counts = Counter(trial.state for trial in trials)
@@ -120,7 +122,7 @@ def summarise(
         interrupted=len(interrupted),
         hypervolume=None if study.box is None else study.box.share(means),
         box=study.box,
-        eta_seconds=eta_seconds(study, trials, work, workers=len(leases)),
+        eta_seconds=eta_seconds(study, trials, work, workers=len(leases), epochs_done=epochs_done),
         work=work,
         devices=tuple(sorted({setting.device_name for setting in settings})),
         sharing=_sharing(trials),
@@ -139,17 +141,16 @@ def status_of(seen: Snapshot, signs: Signs, *, possible: int | None, run: str) -
         possible: Number of the study's configurations, where it is known.
         run: The command line that goes on with it.
     """
-    summary = summarise(seen.study, seen.trials, live_leases(seen.leases), possible=possible)
     workers = worker_states(signs, seen.leases, study=seen.study)
-    busy = [one for one in workers if one.life is Life.ALIVE and one.trial is not None]
-    eta = eta_seconds(
+    # A sign may be of a run that has ended since; then no lease of it is held.
+    at = [one.epoch for one in workers if one.purpose == Purpose.TRAIN and one.epoch]
+    summary = summarise(
         seen.study,
         seen.trials,
-        summary.work,
-        workers=len(busy),
-        epochs_done=sum(max((one.epoch or 1) - 1, 0) for one in busy),
+        live_leases(seen.leases),
+        possible=possible,
+        epochs_done=sum(at) - len(at),
     )
-    summary = replace(summary, eta_seconds=eta)
     if not (summary.work.is_searching or summary.work.repeats):
         # Whoever has gone is missed no more.
         return replace(summary, workers=tuple(one for one in workers if one.life is Life.ALIVE))

@@ -135,12 +135,12 @@ class _Lines:
         self._study = study
         self._workers = workers
         self._front = ""
-        self._refresh({})
+        self._refresh()
 
     def text(self, views: Views, heard: Heard | None) -> str:
         """All lines."""
         if heard is not None and heard[1]["event"] in NEWS:
-            self._refresh(views)
+            self._refresh()
         lines = [self._worker(view) for view in views.values()]
         return "\n".join([*lines, self._front])
 
@@ -157,14 +157,13 @@ class _Lines:
             + ("" if speed is None else f"{speed:,.0f} images/s")
         )
 
-    def _refresh(self, views: Views) -> None:
+    def _refresh(self) -> None:
         """The line of the front, as it is; it stays while the database is out."""
         outcome = self._study.peek(self._study.outcome)
         if outcome is None:
             return
         work, trials = outcome.work, outcome.trials
-        done = sum(max((view.epoch or 1) - 1, 0) for view in views.values())
-        eta = eta_seconds(outcome.study, trials, work, workers=self._workers, epochs_done=done)
+        eta = eta_seconds(outcome.study, trials, work, workers=self._workers)
         left = f"time left {output.duration(eta)}"
         if work.repeats and not work.is_searching:
             left = f"{len(work.repeats)} repeats left"

@@ -19,11 +19,11 @@ from fastrcaps_search.definition.load import stored_name
 from fastrcaps_search.definition.objective import OBJECTIVES
 from fastrcaps_search.errors import DiskError, StoreUnavailableError
 from fastrcaps_search.report import text
-from fastrcaps_search.search.again import asked_files, run_line
+from fastrcaps_search.search.again import run_line
 from fastrcaps_search.search.configurations import configuration_count
 from fastrcaps_search.search.room import Room, used_room
 from fastrcaps_search.store.holders import GIVEN_BACK, JobRecord
-from fastrcaps_search.store.location import FILES_VARIABLE, chosen_location
+from fastrcaps_search.store.location import FILES_VARIABLE
 from fastrcaps_search.store.reading import Snapshot
 from fastrcaps_search.store.records import SecondsBasis, StudyRecord
 from fastrcaps_search.store.store import Store
@@ -86,9 +86,6 @@ class Looker:
             study, location = read.study, self._location
             trials = estimated(read.trials, study=study)
             possible = configuration_count(study.definition)
-            has_files = any(run.files for trial in trials for run in trial.runs)
-            if not (self._is_named or has_files) and (place := asked_files(study)):
-                location = chosen_location(self._storage, place)
             rooms = used_room(location, study, trials, is_named=self._is_named)
             self._known = known = read, replace(read, trials=trials), possible, rooms
         _, seen, possible, rooms = known

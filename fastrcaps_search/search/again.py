@@ -36,6 +36,15 @@ def asked_flags(options: RunOptions) -> str:
     Returns:
         JSON, without secrets.
     """
+    return json.dumps(_asked(options))
+
+
+def placed_flags(options: RunOptions) -> str:
+    """Those flags of a run which decide what an engine is asked for a job."""
+    return json.dumps([one for one in _asked(options) if one[0] != "--workers"])
+
+
+def _asked(options: RunOptions) -> list[tuple[str, str]]:
     devices, usual = options.devices, type(options).__dataclass_fields__
     is_placed = options.engine is not None
     told = {
@@ -57,13 +66,7 @@ def asked_flags(options: RunOptions) -> str:
         for name, values in options.launcher_options.items()
         for one in values
     ]
-    return json.dumps(flags)
-
-
-def placed_flags(options: RunOptions) -> str:
-    """Those flags of a run which decide what an engine is asked for a job."""
-    told = [(name, value) for name, value in json.loads(asked_flags(options))]
-    return json.dumps([one for one in told if one[0] != "--workers"])
+    return flags
 
 
 def _hidden(text: str) -> str:

@@ -16,13 +16,15 @@ from fastrcaps_search.search.options import RunOptions, stored_study
 from fastrcaps_search.search.slots import runtime_folder
 from fastrcaps_search.store.calibrations import read_calibrations
 from fastrcaps_search.store.enter import check_ours, difference, enter_study
-from fastrcaps_search.store.location import STORAGE_FILE_VARIABLE, Location
+from fastrcaps_search.store.location import (
+    PASSWORD_VARIABLE,
+    STORAGE_FILE_VARIABLE,
+    Location,
+)
 from fastrcaps_search.store.records import StudyRecord
 from fastrcaps_search.store.retry import RetryPolicy
 from fastrcaps_search.store.store import Store
 from fastrcaps_search.training.resources import granted_cores
-
-PASSWORD_VARIABLE = "PGPASSWORD"
 
 
 def enter(options: RunOptions, patience: RetryPolicy) -> Cluster | None:
@@ -75,7 +77,7 @@ def _require_password(options: RunOptions) -> None:
         raise UsageError(
             f"the URL of the database must hold the password for {options.launcher}, got one in "
             f"{PASSWORD_VARIABLE}, which jobs do not get; put it into the URL, in a file that "
-            f"{STORAGE_FILE_VARIABLE} names, or into ~/.pgpass where the jobs run"
+            f"{STORAGE_FILE_VARIABLE} names, or into ~/.pgpass where the jobs run, and unset it"
         )
 
 

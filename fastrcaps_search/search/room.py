@@ -12,6 +12,7 @@ from pathlib import Path
 from fastrcaps_search.errors import UsageError
 from fastrcaps_search.folders import Folder, is_url
 from fastrcaps_search.processes import start_thread
+from fastrcaps_search.search.again import asked_files
 from fastrcaps_search.search.files import kept, study_folder
 from fastrcaps_search.store.location import Location
 from fastrcaps_search.store.records import StudyRecord
@@ -70,6 +71,8 @@ def _folders(
 ) -> Iterator[tuple[str, Folder]]:
     """Where to look, by place."""
     known = {run.files for trial in trials for run in trial.runs if run.files}
+    if not known and (asked := asked_files(study)):
+        known = {asked}
     own = kept(location, study_folder(location, study))
     # A database that was moved has its files beside it, and old runs where they once were.
     if is_named or not known or location.place in known or os.path.isdir(str(own)):  # noqa: PTH112

@@ -27,7 +27,7 @@ from fastrcaps_search.processes import ending
 from fastrcaps_search.search.engines import Cluster, JobState, PlacedJob, WorkerJob
 from fastrcaps_search.search.signs import JOB_VARIABLE
 from fastrcaps_search.search.slurm_options import OPTIONS, SlurmOptions
-from fastrcaps_search.store.location import STORAGE_VARIABLE
+from fastrcaps_search.store.location import PASSWORD_VARIABLE, STORAGE_VARIABLE
 
 ANSWER_SECONDS = 120.0
 PRIVATE = 0o077
@@ -49,7 +49,7 @@ LATER = re.compile(
     r"zero bytes|communication|backup controller|try again"
 )
 """In what Slurm's commands say when it may well answer later."""
-SECRETS = (STORAGE_VARIABLE, "PGPASSWORD")
+SECRETS = (STORAGE_VARIABLE, PASSWORD_VARIABLE)
 """Variables that no job must be handed: Slurm's controller keeps the environment of each."""
 LONGEST = 300
 """Characters of what Slurm says."""

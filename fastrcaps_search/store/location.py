@@ -17,6 +17,7 @@ DEFAULT_FILES = "fastrcaps-files"
 STORAGE_VARIABLE = "FASTRCAPS_STORAGE"
 STORAGE_FILE_VARIABLE = "FASTRCAPS_STORAGE_FILE"
 """Names a file that holds what would else be in the variable above, for others to read."""
+PASSWORD_VARIABLE = "PGPASSWORD"
 FILES_VARIABLE = "FASTRCAPS_FILES"
 SQLITE_SCHEMES = ("sqlite", "sqlite+pysqlite")
 FILES_WANTED = "files must be a folder or a URL such as s3://bucket/prefix"

@@ -7,17 +7,20 @@ import json
 import math
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from fastrcaps_search.analysis.front import front_numbers
 from fastrcaps_search.analysis.remaining_work import remaining_work
 from fastrcaps_search.analysis.rows import front_rows, trial_row, trial_rows
-from fastrcaps_search.analysis.summary import eta_seconds, summarise
+from fastrcaps_search.analysis.summary import eta_seconds, status_of, summarise
 from fastrcaps_search.definition.parameters import TrialParameters
 from fastrcaps_search.definition.study import StudyDefinition
 from fastrcaps_search.metrics import EpochMetrics, RunSetting
-from fastrcaps_search.store.holders import LeaseRecord
+from fastrcaps_search.store.holders import LeaseRecord, WorkerRecord
+from fastrcaps_search.store.process_identity import ProcessIdentity
+from fastrcaps_search.store.reading import Signs, Snapshot
 from fastrcaps_search.store.records import (
     EpochRecord,
     Failure,
@@ -293,6 +296,25 @@ def test_epochs_that_are_done_are_not_left() -> None:
     for epochs, expected in ((0, 1600.0), (5, 1100.0), (99, 0.0)):
         found = eta_seconds(seen, trials, work, workers=1, epochs_done=epochs)
         assert found == pytest.approx(expected)
+
+
+def test_status_counts_the_epochs_of_runs_that_are_held_and_of_no_others() -> None:
+    # As above, with a worker in its sixth epoch of trial 1.
+    seen = replace(study(3), definition=StudyDefinition.from_dict({"name": "mnist", "epochs": 8}))
+    held = replace(lease(1), claimed_at=1.0)
+    process = {name: getattr(held, name) for name in ProcessIdentity.__dataclass_fields__}
+    facts: dict[str, Any] = {"device": "cpu", "device_name": "CPU", "job": None, **process}
+    facts |= {"lease_seconds": 30.0, "started_at": 0.0, "seen_at": 0.0, "silent_seconds": 0.0}
+    doing = {"doing": "trains", "number": 1, "run": 0, "epoch": 6, "epochs": 8}
+    sign = WorkerRecord(nonce="n", worker="worker", **facts | doing)
+    done = trial(0, (0.9, 1.0, 1.0), seconds=800.0)
+    trials = [done, trial(1, state=TrialState.RUNNING)]
+    # Where it has ended its run, the last sign is of that one still.
+    for leases, expected in (([held], 1100.0), ([], 1600.0)):
+        found = status_of(
+            Snapshot(seen, trials, leases, ()), Signs([sign], [], []), possible=None, run="a line"
+        )
+        assert found.eta_seconds == pytest.approx(expected)
 
 
 def test_time_left_is_unknown_before_the_first_end() -> None:

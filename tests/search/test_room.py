@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -20,7 +21,7 @@ from fastrcaps_search.store.location import Location, locate
 if TYPE_CHECKING:
     from tests.conftest import Cli
 
-STUDY: Any = SimpleNamespace(name="a", uid="0123456789")
+STUDY: Any = SimpleNamespace(name="a", uid="0123456789", asked=None)
 
 
 def trials(*places: str | None) -> Any:  # noqa: ANN401  # stand for records
@@ -81,6 +82,19 @@ def test_it_is_looked_for_where_the_runs_were_told_to_keep_it(tmp_path: Path) ->
     assert [room.bytes for room in found] == [20, None, 500]
     # What was named is meant.
     assert only(location, there, gone, is_named=True).bytes == 20
+
+
+def test_before_the_first_run_it_is_looked_for_where_the_files_are_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = str(tmp_path / "there")
+    monkeypatch.setattr(STUDY, "asked", json.dumps([["--files", there]]))
+    location = locate(str(tmp_path / "a.db"))
+    assert only(location) == Room(f"{there}/a-01234567", 0)
+    # A database that was moved has its files beside it.
+    fill(location, 20)
+    assert [room.bytes for room in used_room(location, STUDY, [], is_named=False)] == [20, 0]
+    assert only(location, is_named=True).bytes == 20
 
 
 @pytest.fixture
